@@ -167,6 +167,20 @@ class ArchiveReader:
         if size != entry.bytes or digest.hexdigest() != entry.sha256:
             raise DamagedFile(f"{path} in {self.path} does not match its checksum; use another copy of the archive")
 
+    def check_format(self, wanted: str, version: int, hint: str) -> None:
+        """Refuses an archive of another kind, or of a Hermes that is newer than this one."""
+        if self.about.get("format") != wanted:
+            raise DamagedFile(f"{self.path} is {hint}")
+        given = self.about.get("version")
+        if type(given) is not int or given > version:
+            raise StorageError(f"{self.path} was written by a newer Hermes (version {given}); upgrade this one first")
+
+    def unpack(self, path: str, target: str, inside: str) -> None:
+        """Writes a file of the archive below a folder."""
+        with create_inside(target, inside, 0o700 if self.entries[path].executable else PRIVATE_FILE) as file:
+            for piece in self.read(path):
+                file.write(piece)
+
     def verify(self) -> int:
         """Reads everything; returns how many files match their checksums, all of them or it raises."""
         for path in self.entries:
@@ -263,44 +277,47 @@ def checked_name(path: Any) -> str:
 @contextlib.contextmanager
 def create_inside(root: str, path: str, mode: int) -> Iterator[IO[bytes]]:
     """A new file below `root`, its folders made private; none of them may be a link."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        *folders, name = checked_name(path).split("/")
-        for each in folders:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(each, 0o700, dir_fd=folder)
-            below = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            os.close(folder)
-            folder = below
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, mode, dir_fd=folder), "wb") as file:
-            os.fchmod(file.fileno(), mode)
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-    except OSError as error:
-        raise explain("write", os.path.join(root, path), error) from error
-    finally:
-        os.close(folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with (
+        _folder_of(root, path, "write") as (folder, name),
+        os.fdopen(os.open(name, flags, mode, dir_fd=folder), "wb") as file,
+    ):
+        os.fchmod(file.fileno(), mode)
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 @contextlib.contextmanager
 def open_inside(root: str, path: str) -> Iterator[IO[bytes]]:
     """A regular file below `root`; no link on the way is followed."""
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    with (
+        _folder_of(root, path, "read") as (folder, name),
+        os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file,
+    ):
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnsafePath(f"{os.path.join(root, path)} is no regular file")
+        yield file
+
+
+@contextlib.contextmanager
+def _folder_of(root: str, path: str, verb: str) -> Iterator[tuple[int, str]]:
+    """The folder of a file below `root`, reached without following a link (made to "write"), and the file's name."""
+    no_link = os.O_NOFOLLOW if verb == "write" else 0
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | no_link)
     try:
         *folders, name = checked_name(path).split("/")
         for each in folders:
+            if verb == "write":
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(each, 0o700, dir_fd=folder)
             below = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
             os.close(folder)
             folder = below
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise UnsafePath(f"{os.path.join(root, path)} is no regular file")
-            yield file
+        yield folder, name
     except OSError as error:
-        raise explain("read", os.path.join(root, path), error) from error
+        raise explain(verb, os.path.join(root, path), error) from error
     finally:
         os.close(folder)
 

@@ -8,12 +8,12 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
-from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside, remove_tree
+from hermes.base.errors import HermesError, NotFound, StorageError
+from hermes.portability.archive import ArchiveReader, ArchiveWriter, remove_tree
 from hermes.portability.consent import disable
 from hermes.portability.exchange import NewHome, is_empty
 from hermes.portability.home import HomeFiles
-from hermes.storage.files import PRIVATE_FILE, is_running
+from hermes.storage.files import is_running
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -153,11 +153,9 @@ def restore_backup(path: str, home: str, *, enable: bool = False) -> RestoredBac
             return RestoredBackup(changed=False)
         done = RestoredBackup()
         with NewHome(home) as new:
-            for name, entry in sorted(reader.entries.items()):
+            for name in sorted(reader.entries):
                 inside = name.removeprefix(f"{HOME}/") if name.startswith(f"{HOME}/") else f"restored/{name}"
-                with create_inside(new.path, inside, 0o700 if entry.executable else PRIVATE_FILE) as file:
-                    for piece in reader.read(name):
-                        file.write(piece)
+                reader.unpack(name, new.path, inside)
                 done.files += 1
             done.disabled = [] if enable else disable(new.path, home)
             done.kept = new.put_in_place()
@@ -186,9 +184,5 @@ def _is_same(reader: ArchiveReader, home: str) -> bool:
 
 
 def _checked(reader: ArchiveReader) -> dict[str, Any]:
-    if reader.about.get("format") != FORMAT:
-        raise DamagedFile(f"{reader.path} is no backup; an export is brought in with `hermes import`")
-    version = reader.about.get("version")
-    if type(version) is not int or version > VERSION:
-        raise StorageError(f"{reader.path} was written by a newer Hermes (version {version}); upgrade this one first")
+    reader.check_format(FORMAT, VERSION, "no backup; an export is brought in with `hermes import`")
     return reader.about

@@ -55,12 +55,6 @@ def _has(given: Any, texts: tuple[str, ...], counts: tuple[str, ...]) -> bool:
     )
 
 
-def _is_addition(given: Any) -> bool:
-    if not _has(given, ("source",), ("characters",)):
-        return False
-    return given["source"] != "summary" or _has(given, ("by", "why"), ("messages",))
-
-
 def _are(given: Any, shape: Callable[[Any], bool]) -> bool:
     return isinstance(given, list) and bool(given) and all(map(shape, given))
 
@@ -69,34 +63,26 @@ def _is_range(given: Any) -> bool:
     return isinstance(given, list) and len(given) == 2 and all(map(_is_count, given))  # noqa: PLR2004 - first and last
 
 
-def _is_order(given: Any) -> bool:
-    return _are(given, _is_range) and sum(max(last - first, 0) + 1 for first, last in given) <= _MOST_PLACES
-
-
-def _are_counts(given: Any) -> bool:
-    return isinstance(given, dict) and all(map(_is_count, given.values()))
-
-
-def _is_usage(given: Any) -> bool:
-    """Other programs note more there than we do, which stays."""
-    return isinstance(given, dict) and _is_count(given.get("input_tokens", 0))
-
-
-def _is_cache(given: Any) -> bool:
-    return isinstance(given, dict) and isinstance(given.get("share"), int | float | None)
-
-
 _SHAPES: dict[str, Callable[[Any], bool]] = {
-    "additions": lambda given: _are(given, _is_addition),
-    "announced": _are_counts,
+    "additions": lambda given: _are(
+        given,
+        lambda each: (
+            _has(each, ("source",), ("characters",))
+            and (each["source"] != "summary" or _has(each, ("by", "why"), ("messages",)))
+        ),
+    ),
+    "announced": lambda given: isinstance(given, dict) and all(map(_is_count, given.values())),
     "api_content": lambda given: isinstance(given, str),
-    "cache": _is_cache,
-    "context_order": _is_order,
+    "cache": lambda given: isinstance(given, dict) and isinstance(given.get("share"), int | float | None),
+    "context_order": lambda given: (
+        _are(given, _is_range) and sum(max(last - first, 0) + 1 for first, last in given) <= _MOST_PLACES
+    ),
     "copy_of": _is_count,
     "outside": lambda given: isinstance(given, str) and bool(given),  # nobody else can say that a text is ours
     "prompt_sections": lambda given: _are(given, lambda each: _has(each, ("name",), ("characters", "tokens"))),
     "replaced_prompt": lambda given: isinstance(given, str),
-    "usage": _is_usage,
+    # Other programs note more there than we do, which stays.
+    "usage": lambda given: isinstance(given, dict) and _is_count(given.get("input_tokens", 0)),
 }
 
 
@@ -134,11 +120,6 @@ def clean_message(message: Any) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise BadLine(str(error)) from error
     return clean
-
-
-def known_id(given: Any) -> int | None:
-    """The number that a message had where it comes from; None when the file says none that can be one."""
-    return given if type(given) is int and 0 <= given < 1 << 62 else None
 
 
 def begun_at(record: dict[str, Any]) -> float | None:
@@ -204,14 +185,17 @@ def _opened(calls: Any) -> Any:
 _ARGUMENTS = frozenset(("session_id", "source", "title", "started_at", "parent_session_id", "kind"))
 
 
-class NewIds:
-    """Which id each message of a file got, in as many runs as there are gaps."""
+class _Ids:
+    """Which id each message of a file got, in as many runs as there are gaps, and what that changes in messages."""
 
-    def __init__(self) -> None:
+    def __init__(self, renumbered: Renumbered | None) -> None:
+        self._renumbered = renumbered
         self._runs: list[tuple[int, int, int]] = []  # first old id, first new id, how many
         self._sorted = True
 
-    def add(self, old: int, new: int) -> None:
+    def note(self, old: int | None, new: int) -> None:
+        if old is None:
+            return
         if self._runs:
             first, became, count = self._runs[-1]
             if (old, new) == (first + count, became + count):
@@ -220,7 +204,17 @@ class NewIds:
             self._sorted = False
         self._runs.append((old, new, 1))
 
-    def between(self, first: int, last: int) -> list[tuple[int, int]]:
+    def pointing(self, message: dict[str, Any], *, are_known: bool) -> dict[str, Any]:
+        """Pointing to messages here; `are_known` says whether the file tells the ids that they had."""
+        if COPY in message:  # one that leads to nothing would lead to a stranger here
+            found = self._between(message[COPY], message[COPY])
+            message = {key: part for key, part in message.items() if key != COPY}
+            message |= {COPY: found[0][0]} if found else {}
+        if are_known and WRITTEN in message and self._renumbered is not None:
+            message = self._renumbered(message, self._between)
+        return message
+
+    def _between(self, first: int, last: int) -> list[tuple[int, int]]:
         """The new ids, as runs, of the messages that had these ids, ends included."""
         if not self._sorted:
             self._runs.sort(key=itemgetter(0))
@@ -329,8 +323,9 @@ class Importer:
             self._session(record)
         elif kind == "message" and isinstance(record.get("message"), dict) and isinstance(record.get("session"), str):
             message = clean_message(record["message"])
-            compacted, old_id = record.get("compacted") is True, known_id(record.get("id"))
-            self._receive(record["session"], message, compacted=compacted, number=old_id)
+            compacted, old = record.get("compacted") is True, record.get("id")
+            known = type(old) is int and 0 <= old < 1 << 62
+            self._receive(record["session"], message, compacted=compacted, number=old if known else None)
         elif isinstance(record.get("segments"), list):
             for segment in record["segments"]:
                 self._conversation(segment)
@@ -467,28 +462,6 @@ class _Receiver:
             self._db.set_compacted(self.session_id, gone)
         self._result.messages += len(ids)
         self._waiting = []
-
-
-class _Ids:
-    """Which ids the messages of a file got, and what is changed by that in messages that name others."""
-
-    def __init__(self, renumbered: Renumbered | None) -> None:
-        self._renumbered = renumbered
-        self._new = NewIds()
-
-    def note(self, number: int | None, new: int) -> None:
-        if number is not None:
-            self._new.add(number, new)
-
-    def pointing(self, message: dict[str, Any], *, are_known: bool) -> dict[str, Any]:
-        """Pointing to messages here; `are_known` says whether the file tells the ids that they had."""
-        if COPY in message:  # one that leads to nothing would lead to a stranger here
-            found = self._new.between(message[COPY], message[COPY])
-            message = {key: part for key, part in message.items() if key != COPY}
-            message |= {COPY: found[0][0]} if found else {}
-        if are_known and WRITTEN in message and self._renumbered is not None:
-            message = self._renumbered(message, self._new.between)
-        return message
 
 
 def _same(stored: StoredMessage, message: dict[str, Any]) -> bool:

@@ -23,19 +23,18 @@ from hermes.conversations.maintenance import Maintenance
 from hermes.memory.entries import Cause, parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
-from hermes.portability.consent import disabled_setting
 from hermes.portability.plan import (
     ARCHIVED,
-    CONFLICT,
     ERROR,
     MIGRATED,
     SKIPPED,
-    Carrying,
+    FilePlanner,
     Item,
     carry_out,
     change_memory,
     decide_secret,
-    merging,
+    decide_setting,
+    memory_item,
     new_report,
     plan_merge,
 )
@@ -44,7 +43,7 @@ from hermes.settings.config import Settings, check_text
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import read_secrets
 from hermes.settings.home import DATABASE, PROFILES, Home, profile_path
-from hermes.settings.yaml_file import keep_known, place_value
+from hermes.settings.yaml_file import keep_known
 from hermes.storage.files import keep_private, readable_by_others
 from hermes.storage.local.damage import mended
 from hermes.storage.local.database import HERMES_AGENT, all_rows, foreign_program
@@ -435,14 +434,14 @@ class Adoption:
         return item
 
     def _copied(self, place: str, home: Home, report: Report) -> list[Item]:
-        carrying = Carrying(home, NAME, report, overwrite=self._options.overwrite)
-        items = [*self._memory(place, home), *self._skills(place, carrying), *self._config(place, home, carrying)]
+        planner = FilePlanner(home, NAME, report, overwrite=self._options.overwrite)
+        items = [*self._memory(place, home), *self._skills(place, planner), *self._config(place, home, planner)]
         items += self._secrets(place, home)
         soul = os.path.join(place, "SOUL.md")
         if os.path.isfile(soul):
-            items.append(carrying.text("soul", soul, read_text(soul), "SOUL.md"))
+            items.append(planner.text("soul", soul, read_text(soul), "SOUL.md"))
         for name in _PROVIDERS:
-            items += _provider_files(place, name, carrying)
+            items += _provider_files(place, name, planner)
         if os.path.exists(os.path.join(place, DATABASE)):
             items.append(self._sessions(os.path.join(place, DATABASE), home))
         return items + list(_left(place))
@@ -460,18 +459,18 @@ class Adoption:
                     yield Item(kind=target, source=path, status=ERROR, reason=str(error))
                     continue
                 merge = plan_merge(store, target, found, source=NAME)
-                yield merging(target, path, merge, home, opened)
+                yield memory_item(target, path, merge, home, opened)
 
-    def _skills(self, place: str, carrying: Carrying) -> Iterator[Item]:
+    def _skills(self, place: str, planner: FilePlanner) -> Iterator[Item]:
         root = os.path.join(place, "skills")
         for inside, path in files_below(root) if os.path.isdir(root) else ():
             parts = inside.split(os.sep)
             if parts[-1] == "SKILL.md" and 1 < len(parts) <= 3 and not parts[0].startswith("."):  # noqa: PLR2004
                 category = parts[0] if len(parts) == 3 else ""  # noqa: PLR2004 - category, name, file
                 conflict = self._options.skill_conflict
-                yield carrying.skill("skills", os.path.dirname(path), category, parts[-2], conflict)
+                yield planner.skill("skills", os.path.dirname(path), category, parts[-2], conflict)
 
-    def _config(self, place: str, home: Home, carrying: Carrying) -> Iterator[Item]:
+    def _config(self, place: str, home: Home, planner: FilePlanner) -> Iterator[Item]:
         path = os.path.join(place, _CONFIG)
         if not os.path.isfile(path):
             return
@@ -480,29 +479,12 @@ class Adoption:
         here, _ = _settings(home)
         for name, each in found.items():
             if name != "_config_version":
-                yield self._setting(path, home, here, (name, each.value))
+                item = Item(kind="settings", source=path)
+                yield decide_setting(item, home, (name, each.value), here, overwrite=self._options.overwrite)
         if problems:
             reason = f"{len(problems)} settings that Hermes does not have; the file is kept for you to look at"
             label = f"{home.profile}/{_CONFIG}" if home.profile else _CONFIG
-            yield carrying.archived_data("settings", path, data, label, reason)
-
-    def _setting(self, path: str, home: Home, here: Settings, wanted: tuple[str, Any]) -> Item:
-        name, value = wanted
-        item = Item(kind="settings", source=path, destination=f"{home.join(_CONFIG)}: {name}")
-        if disabled_setting(home, name) == value:
-            item.reason = "it came along before and is disabled; `hermes config enable` enables it"
-            return item
-        if here.origin(name) != "default" or os.path.islink(home.join(_CONFIG)):
-            if here.get(name) == value:
-                item.reason = "it is set like this already"
-                return item
-            if not self._options.overwrite:
-                item.status, item.reason = CONFLICT, "it is set to something else here"
-                return item
-
-        item.status = MIGRATED
-        item.act = lambda copy: place_value(copy.home_of(home), _CONFIG, name, value)
-        return item
+            yield planner.archived_data("settings", path, data, label, reason)
 
     def _secrets(self, place: str, home: Home) -> Iterator[Item]:
         try:
@@ -583,13 +565,13 @@ def _accepted(home: Home, settings: Settings, target: str) -> Item:
     return item
 
 
-def _provider_files(place: str, name: str, carrying: Carrying) -> Iterator[Item]:
+def _provider_files(place: str, name: str, planner: FilePlanner) -> Iterator[Item]:
     path = os.path.join(place, name)
     if os.path.islink(path):
         yield Item(kind="provider", source=path, reason="a link, which is not followed")
     elif os.path.isfile(path):
-        yield carrying.copied("provider", path, name)
+        yield planner.copied("provider", path, name)
     elif os.path.isdir(path):
         for inside, full in files_below(path):
             if "__pycache__" not in inside:
-                yield carrying.copied("provider", full, f"{name}/{inside}")
+                yield planner.copied("provider", full, f"{name}/{inside}")

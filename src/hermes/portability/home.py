@@ -1,4 +1,8 @@
-"""`hermes export` and `hermes import`: a home as plain text, and the same home built from it again."""
+"""`hermes export` and `hermes import`: a home as plain text, and the same home built from it again.
+
+Files stand under `home/` as they are. Conversations, which live in a database, are JSON lines in its place, and once
+more Markdown under `reading/`, one file per conversation, for people.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +19,17 @@ import apsw
 from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
 from hermes.base.text import change_texts
 from hermes.memory.file import FILES, PROJECTS
-from hermes.portability.archive import ArchiveReader, ArchiveWriter, create_inside
+from hermes.portability.archive import ArchiveReader, ArchiveWriter
 from hermes.portability.consent import disable
 from hermes.portability.conversations_export import packaged_text, reading_copies
 from hermes.portability.exchange import NewHome, is_empty
 from hermes.providers.hosting.client import in_passing, open_provider
 from hermes.safety.secrets import mask_secrets
+from hermes.session.external import chosen_providers
 from hermes.settings.config import load_settings
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
-from hermes.storage.files import MIGRATION_FOLDER, PRIVATE_FILE, Folder, explain
+from hermes.storage.files import MIGRATION_FOLDER, Folder, explain
 from hermes.storage.images import IMAGES, is_stored_name
 from hermes.storage.local.database import foreign_program
 from hermes.storage.local.dump import Dump, Load
@@ -33,39 +38,13 @@ from hermes.storage.locks import FileLock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
 
-def provider_paths(home: Home) -> tuple[list[str], str]:
-    """The paths, and why some could not be asked for."""
-    problems: list[str] = []
-    found: list[str] = []
-    settings = load_settings(home)
-    for name in _active(settings):
-        try:
-            with in_passing(open_provider(home, settings, name)) as provider:
-                ask = getattr(provider, "backup_paths", None)
-                found += [str(path) for path in (ask() if ask is not None else ())]
-        except HermesError as error:
-            problems.append(str(error))
-        except Exception as error:  # noqa: BLE001 - other people's code
-            problems.append(f"the provider {name} could not say what it keeps elsewhere: {error}")
-    return found, "; ".join(problems)
-
-
-def _active(settings: Settings) -> list[str]:
-    names = [settings.text("memory.provider")]
-    if "memory.providers" in settings.names():
-        names += settings.texts("memory.providers")
-    return list(dict.fromkeys(filter(None, names)))
-
-
-# What of a home is worth keeping, read so that each piece is whole although the home is in use.
-#
-# Memory files are read under their locks together with their history, databases from one moment. Locks, caches, logs,
-# weights and what a killed program left behind stay out; links are never followed and are reported.
-
+FORMAT = "hermes-export"
+VERSION = 1
+HOME = "home"
+CONVERSATIONS = "conversations.jsonl"
 _FOLDERS_LEFT_OUT = frozenset(
     ("cache", "logs", "backups", "state-snapshots", "image_cache", "audio_cache", "models", "weights", "__pycache__")
 )
@@ -84,6 +63,23 @@ _LOCK_TIMEOUT = 10
 _MEMORY = frozenset(FILES.values())
 
 
+def provider_paths(home: Home) -> tuple[list[str], str]:
+    """The paths, and why some could not be asked for."""
+    problems: list[str] = []
+    found: list[str] = []
+    settings = load_settings(home)
+    for name in chosen_providers(settings):
+        try:
+            with in_passing(open_provider(home, settings, name)) as provider:
+                ask = getattr(provider, "backup_paths", None)
+                found += [str(path) for path in (ask() if ask is not None else ())]
+        except HermesError as error:
+            problems.append(str(error))
+        except Exception as error:  # noqa: BLE001 - other people's code
+            problems.append(f"the provider {name} could not say what it keeps elsewhere: {error}")
+    return found, "; ".join(problems)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeFile:
     """One file: where it stands in the home, and what it is (file, database of ours, secret)."""
@@ -95,6 +91,12 @@ class HomeFile:
 
 
 class HomeFiles:
+    """What of a home is worth keeping, read so that each piece is whole although the home is in use.
+
+    Memory files are read under their locks together with their history, databases from one moment. Locks, caches, logs,
+    weights and what a killed program left behind stay out; links are never followed and are reported.
+    """
+
     def __init__(self, root: str, *, originals: bool = True) -> None:
         self.root = root
         self.left_out: list[str] = []
@@ -216,17 +218,6 @@ def _kind(path: str, name: str) -> str:
     if name == DATABASE:
         return "database" if is_sqlite else "file"
     return "sqlite" if is_sqlite else "file"
-
-
-# `hermes export`: a home as plain text that a person can read and `hermes import` makes the same home of again.
-#
-# Files stand under `home/` as they are. Conversations, which live in a database, are written as JSON lines beside
-# where the database stands, and once more as Markdown under `reading/`, one file per conversation, for people.
-
-FORMAT = "hermes-export"
-VERSION = 1
-HOME = "home"
-CONVERSATIONS = "conversations.jsonl"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -414,13 +405,8 @@ class Restored:
 
 
 def check_format(reader: ArchiveReader) -> None:
-    if reader.about.get("format") != FORMAT:
-        raise DamagedFile(
-            f"{reader.path} is a {reader.about.get('format')!r} archive, not an export; see `hermes backup`"
-        )
-    version = reader.about.get("version")
-    if type(version) is not int or version > VERSION:
-        raise StorageError(f"{reader.path} was written by a newer Hermes (version {version}); upgrade this one first")
+    hint = f"a {reader.about.get('format')!r} archive, not an export; see `hermes backup`"
+    reader.check_format(FORMAT, VERSION, hint)
 
 
 def import_home(
@@ -480,9 +466,7 @@ def unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] |
         if entry.kind == "conversations":
             _load(reader, path, os.path.join(target, inside.removesuffix(CONVERSATIONS) + DATABASE), done, progress)
         else:
-            with create_inside(target, inside, 0o700 if entry.executable else PRIVATE_FILE) as file:
-                for piece in reader.read(path):
-                    file.write(piece)
+            reader.unpack(path, target, inside)
         done.files += 1
     return done
 
@@ -492,7 +476,7 @@ def _load(
 ) -> None:
     os.makedirs(os.path.dirname(database), mode=0o700, exist_ok=True)
     load = Load(database)
-    load.take(_told(records(reader, path), progress))
+    load.take(_with_progress(records(reader, path), progress))
     done.sessions += load.sessions
     done.messages += load.messages
     done.taken_back += load.taken_back
@@ -523,7 +507,7 @@ def _record(line: bytes, path: str) -> dict[str, Any]:
     return record
 
 
-def _told(found: Iterator[dict[str, Any]], progress: Callable[[int], None] | None) -> Iterator[dict[str, Any]]:
+def _with_progress(found: Iterator[dict[str, Any]], progress: Callable[[int], None] | None) -> Iterator[dict[str, Any]]:
     for number, record in enumerate(found):
         yield record
         if progress is not None and number % 1000 == 0:

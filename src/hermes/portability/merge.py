@@ -17,7 +17,7 @@ from hermes.memory.store import TARGETS, MemoryStore
 from hermes.portability.conversations_import import Importer, Places
 from hermes.portability.hermes_agent import open_for_import
 from hermes.portability.home import CONVERSATIONS, HOME, as_line, check_format, records
-from hermes.portability.plan import MIGRATED, SKIPPED, Item, carry_out, merging, new_report, plan_merge
+from hermes.portability.plan import MIGRATED, SKIPPED, Item, carry_out, memory_item, new_report, plan_merge
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
 from hermes.storage.documents import history_name, records_in
@@ -65,7 +65,7 @@ class MergeExport:
             if path in self._reader.entries and target in store.targets:
                 found = parse(decode(self._read(path)).text)
                 merge = plan_merge(store, target, found, source=NAME, origins=self._origins(path, found))
-                yield merging(target, path, merge, self._home, opened)
+                yield memory_item(target, path, merge, self._home, opened)
 
     def _origins(self, path: str, entries: Sequence[str]) -> dict[str, str]:
         """Where the entries come from by the history beside them; what has none tells nothing."""

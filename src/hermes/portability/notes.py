@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
 from hermes.base.frontmatter import split_frontmatter
 from hermes.memory.store import MemoryStore
-from hermes.portability.plan import carry_out, merging, new_report, plan_merge
+from hermes.portability.plan import carry_out, memory_item, new_report, plan_merge
 from hermes.portability.sources import files_below, read_bytes, read_text
 from hermes.portability.transcripts.chat_exports import is_letta, letta_blocks
 from hermes.settings.config import load_settings
@@ -299,7 +299,7 @@ class MemoryImport:
             chosen = "project" if self._project else target
             if entries and chosen in store.targets:
                 merge = plan_merge(store, chosen, entries, source=found.format)
-                report.items.append(merging(chosen, found.origin, merge, self._home, opened))
+                report.items.append(memory_item(chosen, found.origin, merge, self._home, opened))
         return report
 
     def apply(self, report: Report) -> Report:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound
 from hermes.memory.store import MemoryStore
-from hermes.portability.consent import disabled_setting
 from hermes.portability.notes import entries
 from hermes.portability.plan import (
     ARCHIVED,
     CONFLICT,
     MIGRATED,
     SKIPPED,
-    Carrying,
+    FilePlanner,
     Item,
     carry_out,
     decide_secret,
-    merging,
+    decide_setting,
+    memory_item,
     new_report,
     plan_merge,
 )
@@ -31,7 +31,6 @@ from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import load_settings
 from hermes.settings.environment import read_secrets
 from hermes.settings.schema import all_keys, problem_with
-from hermes.settings.yaml_file import place_value
 from hermes.storage.files import Folder
 from hermes.storage.locks import is_held
 
@@ -73,7 +72,7 @@ _SECRET_NAME = re.compile(r"token|key|secret|password|credential|auth", re.IGNOR
 _REFERENCE = re.compile(r"\$\{?\w+\}?$")
 
 
-def plan_settings(source: OpenClaw, home: Home, options: Options, carrying: Carrying) -> list[Item]:
+def plan_settings(source: OpenClaw, home: Home, options: Options, planner: FilePlanner) -> list[Item]:
     items = [_setting(source, home, options, wanted) for wanted in _wanted(source)]
     items += _secrets(source, home, options)
     for name, kind in _SECTIONS.items():
@@ -82,11 +81,11 @@ def plan_settings(source: OpenClaw, home: Home, options: Options, carrying: Carr
             data = (json.dumps(_masked(section), ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
             reason = "kept for you to look at; what has a place here came over by itself"
             place = f"{source.config_file}#{name}"
-            items.append(carrying.archived_data(kind, place, data, f"config/{name}.json", reason))
+            items.append(planner.archived_data(kind, place, data, f"config/{name}.json", reason))
     approvals = os.path.join(source.root, "exec-approvals.json")
     if os.path.isfile(approvals) and not os.path.islink(approvals):
         reason = "commands are approved anew here"
-        items.append(carrying.archived("command-allowlist", approvals, "exec-approvals.json", reason))
+        items.append(planner.archived("command-allowlist", approvals, "exec-approvals.json", reason))
     return items
 
 
@@ -113,7 +112,7 @@ def _wanted(source: OpenClaw) -> Iterator[tuple[str, str, Any]]:
 
 def _setting(source: OpenClaw, home: Home, options: Options, wanted: tuple[str, str, Any]) -> Item:
     kind, name, value = wanted
-    item = Item(kind=kind, source=source.config_file, destination=f"{home.join('config.yaml')}: {name}")
+    item = Item(kind=kind, source=source.config_file)
     settings = load_settings(home)
     key = all_keys()[name]
     without_secrets = _masked(value) if kind == "mcp-servers" else value
@@ -122,23 +121,7 @@ def _setting(source: OpenClaw, home: Home, options: Options, wanted: tuple[str, 
     if problem := problem_with(key, value):
         item.reason = f"{problem}; it stays behind"
         return item
-    if os.path.islink(home.join("config.yaml")):
-        item.reason = "config.yaml is a link; set it yourself where it leads"
-        return item
-    if disabled_setting(home, name) == value:
-        item.reason = "it came along before and is disabled; `hermes config enable` enables it"
-        return item
-    if settings.origin(name) != "default":
-        if settings.get(name) == value:
-            item.reason = "it is set like this already"
-            return item
-        if not options.overwrite and settings.get(name) != without_secrets:  # an earlier run left its secrets behind
-            item.status, item.reason = CONFLICT, "it is set to something else here"
-            return item
-
-    item.status = MIGRATED
-    item.act = lambda copy: place_value(copy.home_of(home), "config.yaml", name, value)
-    return item
+    return decide_setting(item, home, (name, value), settings, same=without_secrets, overwrite=options.overwrite)
 
 
 def _secrets(source: OpenClaw, home: Home, options: Options) -> Iterator[Item]:
@@ -210,12 +193,12 @@ class Migration:
             preset=options.preset,
             skill_conflict_mode=options.skill_conflict,
         )
-        carrying = Carrying(self._home, NAME, report, overwrite=options.overwrite)
-        report.items += self._identity(source, carrying)
+        planner = FilePlanner(self._home, NAME, report, overwrite=options.overwrite)
+        report.items += self._identity(source, planner)
         report.items += self._memory(source)
-        report.items += self._skills(source, carrying)
-        report.items += plan_settings(source, self._home, options, carrying)
-        report.items += self._without_a_home(source, carrying)
+        report.items += self._skills(source, planner)
+        report.items += plan_settings(source, self._home, options, planner)
+        report.items += self._without_a_home(source, planner)
         report.items += self._never_read(source)
         report.warnings += [*source.warnings, *self._warnings(source)]
         report.next_steps = _next_steps(report)
@@ -232,20 +215,20 @@ class Migration:
             enable=options.enable,
         )
 
-    def _identity(self, source: OpenClaw, carrying: Carrying) -> list[Item]:
+    def _identity(self, source: OpenClaw, planner: FilePlanner) -> list[Item]:
         found = []
         soul = source.read("SOUL.md")
         if soul is not None:
-            found.append(carrying.text("soul", os.path.join(source.workspace, "SOUL.md"), soul, "SOUL.md"))
+            found.append(planner.text("soul", os.path.join(source.workspace, "SOUL.md"), soul, "SOUL.md"))
         agents = source.read("AGENTS.md")
         if agents is not None:
             path = os.path.join(source.workspace, "AGENTS.md")
             target = self._options.workspace_target
             if target is None:
                 reason = "name a workspace with --workspace-target to copy it there"
-                found.append(carrying.archived("workspace-agents", path, "AGENTS.md", reason))
+                found.append(planner.archived("workspace-agents", path, "AGENTS.md", reason))
             else:
-                found.append(carrying.outside("workspace-agents", path, agents, os.path.join(target, "AGENTS.md")))
+                found.append(planner.outside("workspace-agents", path, agents, os.path.join(target, "AGENTS.md")))
         return found
 
     def _memory(self, source: OpenClaw) -> list[Item]:
@@ -268,7 +251,7 @@ class Migration:
             earlier = [entry for merge in self._merges if merge.target == target for entry in merge.added]
             merge = plan_merge(store, target, found, source=NAME, taken=earlier)
             self._merges.append(merge)
-            items.append(merging(kind, path, merge, self._home, opened))
+            items.append(memory_item(kind, path, merge, self._home, opened))
             if kind == "daily-memory":
                 items[-1].details["source_files"] = list(daily)
         return items
@@ -282,7 +265,7 @@ class Migration:
         texts = {name: source.read("memory", name) for name in names}
         return {name: text for name, text in texts.items() if text is not None}
 
-    def _skills(self, source: OpenClaw, carrying: Carrying) -> list[Item]:
+    def _skills(self, source: OpenClaw, planner: FilePlanner) -> list[Item]:
         base = self._options.user_home or os.path.expanduser("~")
         places = [("skills", os.path.join(source.workspace, "skills"))] if source.workspace else []
         places += [("shared-skills", os.path.join(source.root, "skills"))]
@@ -294,28 +277,28 @@ class Migration:
             for name in sorted(os.listdir(place)) if os.path.isdir(place) and not os.path.islink(place) else ():
                 folder = os.path.join(place, name)
                 if os.path.isfile(os.path.join(folder, "SKILL.md")) and not os.path.islink(folder):
-                    found.append(carrying.skill(kind, folder, SKILLS, name, self._options.skill_conflict))
+                    found.append(planner.skill(kind, folder, SKILLS, name, self._options.skill_conflict))
         return found
 
-    def _without_a_home(self, source: OpenClaw, carrying: Carrying) -> list[Item]:
+    def _without_a_home(self, source: OpenClaw, planner: FilePlanner) -> list[Item]:
         found = []
         reason = "nothing in Hermes reads it; kept for you to look at"
         for name in _WITHOUT_A_HOME if source.workspace else ():
             path = os.path.join(source.workspace, name)
             if os.path.isfile(path) and not os.path.islink(path):
-                found.append(carrying.archived("archive", path, name, reason))
+                found.append(planner.archived("archive", path, name, reason))
             elif os.path.isdir(path) and not os.path.islink(path):
                 for inside, full in files_below(path):
-                    found.append(carrying.archived("archive", full, f"{name}/{inside}", reason))
+                    found.append(planner.archived("archive", full, f"{name}/{inside}", reason))
         tts = os.path.join(source.workspace, "tts") if source.workspace else ""
         if os.path.isdir(tts) and not os.path.islink(tts):
-            found += [carrying.copied("tts-assets", full, f"tts/{inside}") for inside, full in files_below(tts)]
+            found += [planner.copied("tts-assets", full, f"tts/{inside}") for inside, full in files_below(tts)]
         for other in source.others:
             label = os.path.basename(other)
             for inside, full in files_below(other):
                 if inside.endswith(".md") and inside.count("/") <= 1:
                     why = "it belongs to another agent; a profile of its own would be its place"
-                    found.append(carrying.archived("archive", full, f"{label}/{inside}", why))
+                    found.append(planner.archived("archive", full, f"{label}/{inside}", why))
         return [item for item in found if item.status != SKIPPED or item.reason]
 
     def _never_read(self, source: OpenClaw) -> Iterable[Item]:

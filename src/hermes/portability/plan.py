@@ -19,13 +19,15 @@ from hermes.memory.file import Plan
 from hermes.memory.store import screen_write
 from hermes.portability.backups import FOLDER as BACKUPS
 from hermes.portability.backups import create_backup, new_name, prune_backups
-from hermes.portability.consent import DISABLED, disable
+from hermes.portability.consent import DISABLED, disable, disabled_setting
 from hermes.portability.exchange import HomeCopy, is_empty
 from hermes.portability.sources import files_below, merged, read_bytes
 from hermes.safety.scanner import scan, without_attacks
 from hermes.safety.secrets import mask_secrets
+from hermes.settings.config import FILE as CONFIG
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import save_secret
+from hermes.settings.yaml_file import place_value
 from hermes.skills.files import MAIN_FILE, check_name
 from hermes.storage.files import Folder
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hermes.memory.store import MemoryStore, Written
+    from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
 MIGRATED, ARCHIVED, SKIPPED, CONFLICT, ERROR = "migrated", "archived", "skipped", "conflict", "error"
@@ -93,9 +96,6 @@ class Report:
             "disabled": self.disabled,
         }
 
-    def json_bytes(self) -> bytes:
-        return (json.dumps(self.as_json(), ensure_ascii=True, indent=2) + "\n").encode()
-
     def markdown(self) -> str:
         counts = ", ".join(f"{count} {status}" for status, count in self.summary().items() if count) or "nothing to do"
         lines = [
@@ -152,7 +152,7 @@ def _shown(text: str) -> str:
 _LARGEST = 64 << 20
 
 
-class Carrying:
+class FilePlanner:
     """Makes items of single files and folders: what is there stays, texts are judged, the rest is archived.
 
     `home` is where they go: the home that the report is about, or a profile of it.
@@ -318,13 +318,6 @@ _HINT = 60
 _LONGEST_ARCHIVED = 100_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
-    entry: str
-    reason: str
-    kind: str
-
-
 @dataclass(slots=True, kw_only=True)
 class Merge:
     """What a merge of entries into one target of curated memory would do.
@@ -340,7 +333,7 @@ class Merge:
     added: list[str] = field(default_factory=list)
     archived: list[str] = field(default_factory=list)
     duplicates: int = 0
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)  # the beginning of each entry, and why
     origins: dict[str, str] = field(default_factory=dict)  # of entries that came from outside to where they come from
 
     @property
@@ -356,7 +349,7 @@ class Merge:
             "refused_entries": len(self.refused),
             "char_limit": self.limit,
             "overflow_preview": [text.preview(entry) for entry in self.archived[:5]],
-            "refused_reasons": [f"{_hint(each.entry)}: {each.reason}" for each in self.refused],
+            "refused_reasons": self.refused,
         }
 
 
@@ -392,7 +385,8 @@ def plan_merge(
             if (origin := (origins or {}).get(raw)) in UNTRUSTED:
                 merge.origins[entry[:_LONGEST_ARCHIVED]] = str(origin)
         except WriteRefused as refusal:
-            merge.refused.append(Refused(entry=entry, reason=str(refusal), kind=refusal.kind))
+            # Masked: it may have been refused for the secret in it.
+            merge.refused.append(f"{text.preview(mask_secrets(entry), _HINT)}: {refusal}")
             continue
         if text.size([*live, entry]) <= merge.limit:
             live.append(entry)
@@ -437,11 +431,6 @@ def _cause(source: str, origin: str = IMPORT) -> Cause:
     return Cause(origin=origin, note=f"from {source}")
 
 
-def _hint(entry: str) -> str:
-    """The beginning of an entry that was refused, perhaps for the secret in it."""
-    return text.preview(mask_secrets(entry), _HINT)
-
-
 def _key(entry: str) -> str:
     """Entries that differ only in spacing, capitals or forms of letters are one."""
     return " ".join(unicodedata.normalize("NFKC", entry).casefold().split())
@@ -476,13 +465,13 @@ def carry_out(
             if item.act is not None:
                 item.act(copy)
         report.disabled = [] if enable else disable(copy.path, home.path)
-        copy.write(report.json_bytes(), report.output_dir, "report.json")
+        copy.write((json.dumps(report.as_json(), indent=2) + "\n").encode(), report.output_dir, "report.json")
         copy.write(report.markdown().encode("utf-8", "replace"), report.output_dir, "summary.md")
         copy.swap()
     return report
 
 
-def merging(kind: str, path: str, merge: Merge, home: Home, opened: Callable[[Home], MemoryStore]) -> Item:
+def memory_item(kind: str, path: str, merge: Merge, home: Home, opened: Callable[[Home], MemoryStore]) -> Item:
     """The item of a merge into curated memory; `opened` gives the store of the home and that of its copy."""
     destination = opened(home).path(merge.target)
     item = Item(kind=kind, source=path, destination=destination, details=merge.details(), last=True)
@@ -503,6 +492,25 @@ def change_memory(copy: HomeCopy, store: MemoryStore, target: str, change: Calla
         change(store)
     else:
         copy.after.append(partial(change, store))
+
+
+def decide_setting(
+    item: Item, home: Home, setting: tuple[str, Any], here: Settings, *, overwrite: bool, same: Any = None
+) -> Item:
+    """Decides what becomes of a setting, given as name and value; `same` is what an earlier run may have made of it."""
+    name, value = setting
+    item.destination = f"{home.join(CONFIG)}: {name}"
+    if os.path.islink(home.join(CONFIG)):
+        item.reason = f"{CONFIG} is a link; set it yourself where it leads"
+    elif disabled_setting(home, name) == value:
+        item.reason = "it came along before and is disabled; `hermes config enable` enables it"
+    elif here.origin(name) != "default" and here.get(name) == value:
+        item.reason = "it is set like this already"
+    elif here.origin(name) != "default" and not overwrite and (same is None or here.get(name) != same):
+        item.status, item.reason = CONFLICT, "it is set to something else here"
+    else:
+        item.status, item.act = MIGRATED, lambda copy: place_value(copy.home_of(home), CONFIG, name, value)
+    return item
 
 
 def decide_secret(
