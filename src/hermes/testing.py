@@ -209,8 +209,8 @@ class ProviderContract:
         for fault in faults:
             provider = _Faulty(self.make(), fault)
             limits = Limits(recall_seconds=_DEADLINE, drain_seconds=_DEADLINE)
-            waited = min(_recall_seconds(self._managed(provider, str(tmp_path), limits)) for _ in range(_ATTEMPTS))
-            assert waited < _DEADLINE + _MORE, f"the turn waited {waited:.2f} s"
+            attempts = (_recall_seconds(self._managed(provider, str(tmp_path), limits)) for _ in range(_ATTEMPTS))
+            assert any(waited < _DEADLINE + _MORE for waited in attempts), "the turn waited for a provider that failed"
         gate.set()
 
     # -- how ----------------------------------------------------------------------------------------------------------
@@ -266,8 +266,8 @@ class PluginContract(ProviderContract):
             os.makedirs(os.path.join(home, "plugins", faulty))
             with open(os.path.join(home, "plugins", faulty, "__init__.py"), "w", encoding="utf-8") as file:
                 file.write(_FAULTY.format(name=name, home=home, fault=fault))
-            waited = min(self._seconds_with(faulty, home, limits) for _ in range(_ATTEMPTS))
-            assert waited < _DEADLINE + _MORE, f"{fault}: the turn waited {waited:.2f} s"
+            attempts = (self._seconds_with(faulty, home, limits) for _ in range(_ATTEMPTS))
+            assert any(waited < _DEADLINE + _MORE for waited in attempts), f"{fault}: the turn waited for it"
 
     def _seconds_with(self, faulty: str, home: str, limits: Limits) -> float:
         provider = HostedProvider(faulty, home, home)
