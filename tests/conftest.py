@@ -56,6 +56,39 @@ def nobodys_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield place
 
 
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The address of a prepared PostgreSQL database; tests of it are skipped where there is none."""
+    pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
+    from postgres_server import Server, binaries
+
+    from hermes.storage.postgres.schema import migrate
+
+    found = binaries()
+    if found is None:
+        pytest.skip("no PostgreSQL 15 or newer in /usr/lib/postgresql (Debian: postgresql-15)")
+    server = Server(found)
+    try:
+        migrate(server.address(), partitions=4)
+        yield server.address()
+    finally:
+        server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
+    """Where a test keeps conversations, as `SessionDB.open` takes it: each test runs once on every storage engine."""
+    if request.param == "sqlite":
+        return {"path": tmp_path / "state.db"}
+    return {"path": request.getfixturevalue("postgres"), "owner": request.node.nodeid}
+
+
+def pytest_report_header() -> str:
+    from postgres_server import binaries
+
+    return f"PostgreSQL for the suite: {binaries() or 'none (its tests are skipped)'}"
+
+
 @pytest.fixture(scope="session", autouse=True)
 def english_first() -> None:
     """The scanner's tables number their concepts before a test names some of its own, as they do before every scan."""

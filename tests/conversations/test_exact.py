@@ -13,12 +13,11 @@ from hermes.conversations.search import candidates as postings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[SessionDB]:
-    with SessionDB.open(tmp_path / "state.db", durability="turn") as opened:
+def db(engine: dict[str, Any]) -> Iterator[SessionDB]:
+    with SessionDB.open(**engine, durability="turn") as opened:
         yield opened
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -12,7 +12,6 @@ from hermes.conversations.search import postings as beginnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 # Words whose stems are changed, cut, or would be cut again when looked up.
 WORDS = re.findall(
@@ -28,8 +27,8 @@ WORDS = re.findall(
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[SessionDB]:
-    with SessionDB.open(tmp_path / "state.db") as db:
+def db(engine: dict[str, Any]) -> Iterator[SessionDB]:
+    with SessionDB.open(**engine) as db:
         session = db.create_session()
         db.append_many(session, [{"role": "user", "content": f"we spoke about {word} at noon"} for word in WORDS])
         yield db

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[SessionDB]:
-    with SessionDB.open(tmp_path / "state.db", durability="turn") as opened:
+def db(engine: dict[str, Any]) -> Iterator[SessionDB]:
+    with SessionDB.open(**engine, durability="turn") as opened:
         yield opened
 
 
@@ -213,10 +213,10 @@ def test_a_title_that_holds_the_query_brings_its_session(db: SessionDB) -> None:
 
 
 @pytest.mark.proves("search.sees_everything")
-def test_a_search_sees_what_another_handle_has_just_appended(db: SessionDB, tmp_path: Path) -> None:
+def test_a_search_sees_what_another_handle_has_just_appended(db: SessionDB, engine: dict[str, Any]) -> None:
     session = db.create_session()
     assert found(db, "zanzibar") == []
-    with SessionDB.open(tmp_path / "state.db") as other:
+    with SessionDB.open(**engine) as other:
         wanted = other.append(session, {"role": "user", "content": "off to Zanzibar"})
         assert found(db, "zanzibar") == [wanted]
 

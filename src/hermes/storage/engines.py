@@ -1,4 +1,4 @@
-"""Opens the storage engine that holds a person's data."""
+"""Opens the storage engine that holds a person's data: SQLite for a path, PostgreSQL for an address."""
 
 from __future__ import annotations
 
@@ -18,5 +18,13 @@ def open_conversations(
     wait: float | None = None,
     reading: bool = False,
 ) -> Conversations:
-    """One person's conversations in the SQLite file at `where`."""
+    """One person's conversations in the SQLite file, or in the PostgreSQL database, at `where`."""
+    if is_address(where):
+        from hermes.storage.postgres.conversations import PostgresConversations  # loads an optional library
+
+        return PostgresConversations.open(where, owner=owner, wait=wait)
     return LocalConversations.open(where, owner=owner, durability=durability, wait=wait, reading=reading)
+
+
+def is_address(where: str) -> bool:
+    return where.startswith(("postgresql://", "postgres://"))

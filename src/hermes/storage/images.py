@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.base.errors import ImageRefused, StorageError
 from hermes.safety.fence import storable, without_private
@@ -417,8 +417,98 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 # --- the folder ------------------------------------------------------------------------------------------------------
 
 
-class ImageFiles:
-    """The folder of one database. Files are written and removed only while its write lock is held."""
+class Blobs(Protocol):
+    """Where images are kept, under names made of their bytes."""
+
+    def names(self) -> list[str]: ...
+
+    def put(self, images: Iterable[tuple[str, bytes]]) -> None:
+        """Stores those that are not there yet, durably."""
+
+    def read(self, name: str, at_most: int) -> bytes | None: ...
+
+    def remove(self, names: Sequence[str]) -> None: ...
+
+
+class Images:
+    """The images of one person's messages. They are written and removed only while the write lock is held."""
+
+    def __init__(self, blobs: Blobs) -> None:
+        self._blobs = blobs
+
+    @property
+    def exist(self) -> bool:
+        """Whether there may be some to remove."""
+        return bool(self._blobs.names())
+
+    def put(self, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Stores the images that come with the messages, durably, and returns the messages without their bytes."""
+        return [self._stored(message) if message.get(IMAGES) else message for message in messages]
+
+    def read(self, entry: Mapping[str, Any]) -> bytes | None:
+        """The bytes of an image; None when it is missing or was altered."""
+        name = entry.get("file")
+        if not isinstance(name, str) or not _FILE.fullmatch(name):
+            return None
+        try:
+            data = self._blobs.read(name, int(entry.get("bytes") or 0) + 1)
+        except (StorageError, ValueError):
+            return None
+        return data if data is not None and hashlib.sha256(data).hexdigest() == name.partition(".")[0] else None
+
+    def keep_only(self, rows: Iterable[str]) -> int:
+        """Removes every image that no row names; returns how many."""
+        used = {name for row in rows for name in _IN_ROW.findall(row)}
+        unused = [name for name in self._blobs.names() if _FILE.fullmatch(name) and name not in used]
+        if unused:
+            self._blobs.remove(unused)
+        return len(unused)
+
+    def _stored(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
+        entries = message[IMAGES]
+        if not isinstance(entries, list) or not any(isinstance(each, dict) and "data" in each for each in entries):
+            return message
+        self._blobs.put(_new(entries))
+        return {**message, IMAGES: [without_data(each) for each in entries]}
+
+
+class ImageFolder:
+    """Images as files of one folder."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def names(self) -> list[str]:
+        folder = Folder.open(self._path)
+        if folder is None:
+            return []
+        with folder:
+            return folder.names()
+
+    def put(self, images: Iterable[tuple[str, bytes]]) -> None:
+        with Folder.create(self._path) as folder:
+            for name, data in images:
+                status = folder.status(name)
+                if status is None or status.st_size != len(data):
+                    folder.replace(name, data)
+            folder.sync()
+
+    def read(self, name: str, at_most: int) -> bytes | None:
+        folder = Folder.open(self._path)
+        if folder is None:
+            return None
+        with folder:
+            return folder.read(name, at_most=at_most)
+
+    def remove(self, names: Sequence[str]) -> None:
+        with Folder.create(self._path) as folder:
+            for name in names:
+                folder.remove(name)
+            folder.sync()
+
+
+class ImageFiles(Images):
+    """The images beside a SQLite file."""
 
     def __init__(self, database_path: str) -> None:
         place, name = os.path.split(database_path)
@@ -429,56 +519,12 @@ class ImageFiles:
         self.path = os.path.join(place, IMAGES if name.startswith(_DATABASE) else f"{name}-{IMAGES}")
         self._own = name == _DATABASE or not name.startswith(_DATABASE)
         self._unsaved = os.path.join(place, _UNSAVED)
-
-    def put(self, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Stores the images that come with the messages, durably, and returns the messages without their bytes."""
-        return [self._stored(message) if message.get(IMAGES) else message for message in messages]
-
-    def read(self, entry: Mapping[str, Any]) -> bytes | None:
-        """The bytes of an image; None when its file is missing or was altered."""
-        name = entry.get("file")
-        if not isinstance(name, str) or not _FILE.fullmatch(name):
-            return None
-        try:
-            folder = Folder.open(self.path)
-            if folder is None:
-                return None
-            with folder:
-                data = folder.read(name, at_most=int(entry.get("bytes") or 0) + 1)
-        except (StorageError, ValueError):
-            return None
-        return data if data is not None and hashlib.sha256(data).hexdigest() == name.partition(".")[0] else None
+        super().__init__(ImageFolder(self.path))
 
     @property
     def exist(self) -> bool:
-        """Whether there may be some to remove; not while conversations wait whose images no message here names yet."""
+        """Not while conversations wait whose images no message here names yet."""
         return self._own and os.path.isdir(self.path) and not os.path.isdir(self._unsaved)
-
-    def keep_only(self, rows: Iterable[str]) -> int:
-        """Removes every image that no row names; returns how many."""
-        used = {name for row in rows for name in _IN_ROW.findall(row)}
-        folder = Folder.open(self.path)
-        if folder is None:
-            return 0
-        with folder:
-            unused = [name for name in folder.names() if _FILE.fullmatch(name) and name not in used]
-            for name in unused:
-                folder.remove(name)
-            if unused:
-                folder.sync()
-        return len(unused)
-
-    def _stored(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
-        entries = message[IMAGES]
-        if not isinstance(entries, list) or not any(isinstance(each, dict) and "data" in each for each in entries):
-            return message
-        with Folder.create(self.path) as folder:
-            for name, data in _new(entries):
-                status = folder.status(name)
-                if status is None or status.st_size != len(data):
-                    folder.replace(name, data)
-            folder.sync()
-        return {**message, IMAGES: [without_data(each) for each in entries]}
 
 
 def is_stored_name(name: str) -> bool:

@@ -1,0 +1,223 @@
+"""One person's transactions in a PostgreSQL database: connections from a pool, the person set in each, typed errors.
+
+A connection is taken for one transaction and given back, so none is held while a model answers, and nothing is left in
+a connection: this works behind pgbouncer in transaction mode. Statements inside a transaction are sent as a pipeline,
+so that a round trip is paid only where an answer is needed.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import os
+import threading
+import urllib.parse
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import ExtraMissing, LockTimeout, StorageError, WriteRefused, command
+
+try:
+    import psycopg
+    import psycopg_pool
+    from psycopg import errors
+except ImportError as error:
+    raise ExtraMissing(f"PostgreSQL needs the package psycopg ({error}): {command('postgres')} brings it") from error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+APP, ENGINE, SCHEMA = "hermes_app", "hermes_engine", "hermes"
+WAIT_SECONDS = 5.0
+MOST_CONNECTIONS = 8
+_LOCKS = 0x4852 << 48  # our advisory locks: one for each person
+_BEGIN = """
+    SELECT set_config('role', 'hermes_app', true), set_config('search_path', 'hermes, public', true),
+        set_config('hermes.person', %s, true), set_config('lock_timeout', %s, true)
+"""
+_LOCK = "SELECT pg_advisory_xact_lock(%s)"
+_TRIES = MOST_CONNECTIONS + 1  # after a restart of the server every pooled connection is dead
+
+
+@functools.cache
+def _pool(address: str, _process: int) -> psycopg_pool.ConnectionPool[Any]:
+    """One for each process: connections do not survive a fork."""
+    pool = psycopg_pool.ConnectionPool(
+        address,
+        min_size=0,
+        max_size=MOST_CONNECTIONS,
+        timeout=WAIT_SECONDS,
+        max_idle=60,
+        reconnect_timeout=1,  # else the pool waits longer and longer after a restart, while the server is back already
+        open=True,
+        # No prepared statements: behind pgbouncer the next transaction may be on another connection.
+        kwargs={"autocommit": True, "prepare_threshold": None, "application_name": "hermes", "connect_timeout": 5},
+    )
+    atexit.register(pool.close)
+    return pool
+
+
+def pool_of(address: str) -> psycopg_pool.ConnectionPool[Any]:
+    return _pool(address, os.getpid())
+
+
+def shown(address: str) -> str:
+    """The address without its password, for people."""
+    parts = urllib.parse.urlsplit(address)
+    name = f"{parts.username}@" if parts.username else ""
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.scheme}://{name}{parts.hostname or ''}{port}{parts.path}"
+
+
+class PersonDatabase:
+    """Everything asked here is asked as one person; one transaction at a time."""
+
+    def __init__(self, address: str, person: int, *, wait: float = WAIT_SECONDS) -> None:
+        self.place = shown(address)
+        self.person = person
+        self._address = address
+        self._wait = wait
+        self._lock = threading.RLock()
+        self._connection: psycopg.Connection[Any] | None = None
+        self._writes = False
+        self._closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection is not None and self._writes
+
+    def rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+        with self.reading() as connection:
+            found: list[Any] = connection.execute(sql, values, binary=True).fetchall()
+            return found
+
+    def row(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
+        with self.reading() as connection:
+            return connection.execute(sql, values, binary=True).fetchone()
+
+    def column(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
+        return [found for (found,) in self.rows(sql, values)]
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[psycopg.Connection[Any]]:
+        """One transaction for several questions; inside a longer one, that one."""
+        with self._lock:
+            if self._connection is not None:
+                yield self._connection
+            else:
+                with self._transaction(writes=False) as connection:
+                    yield connection
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[psycopg.Connection[Any]]:
+        """One transaction that is durable when the block has ended without an error; one writer for each person."""
+        with self._lock:
+            if self._connection is not None:
+                if not self._writes:
+                    raise StorageError(f"{self.place}: something was written while only reading was announced")
+                yield self._connection
+            else:
+                with self._transaction(writes=True) as connection:
+                    yield connection
+
+    @contextlib.contextmanager
+    def waiting_at_most(self, seconds: float) -> Iterator[None]:
+        with self._lock:
+            before = self._wait
+            self._wait = min(seconds, before)
+            try:
+                yield
+            finally:
+                self._wait = before
+
+    def close(self) -> None:
+        self._closed = True
+
+    @contextlib.contextmanager
+    def _transaction(self, *, writes: bool) -> Iterator[psycopg.Connection[Any]]:
+        with self.translated():
+            pool = pool_of(self._address)
+            connection = self._begun(pool, writes=writes)
+            self._connection, self._writes = connection, writes
+            try:
+                with connection.pipeline():
+                    yield connection
+                connection.execute("COMMIT")
+            except BaseException:
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute("ROLLBACK")
+                raise
+            finally:
+                self._connection = None
+                pool.putconn(connection)
+
+    def _begun(self, pool: psycopg_pool.ConnectionPool[Any], *, writes: bool) -> psycopg.Connection[Any]:
+        """A connection in a transaction of this person; one that died while it was idle is replaced."""
+        if self._closed:
+            raise StorageError(f"{self.place} was closed; open it again")
+        for left in reversed(range(_TRIES)):
+            connection = pool.getconn()
+            try:
+                with connection.pipeline():
+                    connection.execute("BEGIN" if writes else "BEGIN READ ONLY")
+                    connection.execute(_BEGIN, (str(self.person), f"{max(1, int(self._wait * 1000))}ms"))
+                    if writes:
+                        connection.execute(_LOCK, (_LOCKS + self.person,))
+            except BaseException as error:
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute("ROLLBACK")
+                pool.putconn(connection)
+                if left and isinstance(error, psycopg.OperationalError) and connection.broken:
+                    continue
+                raise
+            return connection
+        raise AssertionError  # the last try returns or raises
+
+    @contextlib.contextmanager
+    def translated(self) -> Iterator[None]:
+        try:
+            yield
+        except errors.LockNotAvailable as error:
+            raise LockTimeout(
+                f"{self.place}: another process has been writing this person's data for more than {self._wait:g} s; "
+                "try again when it has ended"
+            ) from error
+        except (psycopg.DataError, UnicodeEncodeError) as error:
+            raise WriteRefused(
+                f"what was given cannot be stored ({_first_line(error)})", kind="bad_argument"
+            ) from error
+        except psycopg_pool.PoolTimeout as error:
+            raise StorageError(
+                f"{self.place} cannot be reached, or all its connections are busy ({_first_line(error)}); "
+                "check that the database runs"
+            ) from error
+        except (errors.UndefinedTable, errors.UndefinedFunction, errors.InvalidSchemaName) as error:
+            raise StorageError(
+                f"{self.place} is not ready ({_first_line(error)}); run `hermes storage init`"
+            ) from error
+        except psycopg.OperationalError as error:
+            raise StorageError(
+                f"{self.place} does not answer ({_first_line(error)}); what was being written is not acknowledged: "
+                "look whether it is there before you write it again"
+            ) from error
+        except psycopg.Error as error:
+            raise StorageError(
+                f"{self.place} refused a statement ({_first_line(error)}); nothing was stored"
+            ) from error
+
+
+def person_named(address: str, name: str, *, wait: float = WAIT_SECONDS) -> int:
+    """The number of a person, who gets one with the first conversation."""
+    if not name or "\x00" in name:
+        raise WriteRefused(f"{name!r} cannot be a person's name", kind="bad_argument")
+    found = PersonDatabase(address, 0, wait=wait)
+    with found.translated(), found.writing() as connection:
+        return int(connection.execute("SELECT person_named(%s)", (name,), binary=True).fetchone()[0])
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

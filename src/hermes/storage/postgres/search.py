@@ -1,0 +1,262 @@
+"""Which messages of a person hold given words, and their vectors of meaning, in PostgreSQL.
+
+The words of a message are made by the same tokenizer as in SQLite and stored as a tsvector, so both engines find the
+same messages; PostgreSQL's own dictionaries and ranking are not used.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hermes.base.words import searchable
+from hermes.storage.ports import EVERYTHING, SAID, TITLES
+from hermes.storage.records import REWOUND, STATE_BITS, called, said
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from hermes.base.words import Words
+    from hermes.storage.postgres.database import PersonDatabase
+    from hermes.storage.records import Row
+
+_LONGEST_WORD = 500  # characters; a word of a tsvector has at most 2,046 bytes
+_MOST_BYTES = 900_000  # of distinct words in one message; a tsvector has at most a megabyte
+_MATCHING = "SELECT matching(%s::tsquery, %s::tsquery, %s, %s, %s)"
+_FREQUENCY = "SELECT frequency(%s::tsquery, %s::tsquery)"
+_MATCHING_TITLES = """
+    SELECT key FROM sessions WHERE person = %s AND title_words @@ %s::tsquery ORDER BY key DESC LIMIT %s
+"""
+_TOKEN = re.compile(r'"((?:[^"]|"")*)"(\*?)|(\()|(\))|(AND|OR|NOT)\b')
+
+
+class Terms(NamedTuple):
+    """The words of a message for each index, and how many were said."""
+
+    said: list[str] | None
+    tools: list[str] | None
+    length: int
+
+    @staticmethod
+    def cut(words: Iterable[str]) -> Iterator[str]:
+        """Distinct words, as a tsvector can hold them."""
+        room = _MOST_BYTES
+        for word in dict.fromkeys(word[:_LONGEST_WORD] for word in words):
+            room -= len(word.encode()) + 8
+            if room < 0:
+                return
+            yield word
+
+
+def terms_of(row: Row, words: Words) -> Terms:
+    _, role, state, _, content, name, calls, *_ = row
+    if state & STATE_BITS == REWOUND:
+        return Terms(None, None, 0)
+    text = said(content, name)
+    if role == "tool":
+        return Terms(None, list(Terms.cut(words.of_searchable(searchable(text)))), 0)
+    spoken = words.of_searchable(searchable(text)) if text else None
+    tools = list(Terms.cut(words.of_searchable(searchable(called(calls))))) if calls else None
+    return Terms(None if spoken is None else list(Terms.cut(spoken)), tools, len(spoken or ()))
+
+
+class PostgresIndex:
+    """Every message is indexed as it is stored."""
+
+    def __init__(self, database: PersonDatabase, words: Words) -> None:
+        self._database = database
+        self._words = words
+
+    def update(self, *, batch: int, most: int | None = None) -> int:  # noqa: ARG002 - nothing waits
+        return 0
+
+    def is_level(self) -> bool:
+        return True
+
+    def refresh(self) -> None: ...
+
+    def matching(self, table: str, expression: str, limit: int) -> list[int]:
+        query = self._query(expression)
+        if query is None:
+            return []
+        if table == TITLES:
+            return self._database.column(_MATCHING_TITLES, (self._database.person, query, limit))
+        said, tools = (query, None) if table == SAID else (None, query)
+        return self._database.column(_MATCHING, (said, tools, False, EVERYTHING, limit))
+
+    def frequency(self, table: str, expression: str) -> int:
+        query = self._query(expression)
+        said, tools = (query, None) if table == SAID else (None, query)
+        return 0 if query is None else int(self._database.row(_FREQUENCY, (said, tools))[0])
+
+    def lengths(self, message_ids: Sequence[int]) -> dict[int, int]:
+        wanted = "SELECT id, length FROM messages WHERE person = %s AND id = ANY(%s) AND length > 0"
+        return dict(self._database.rows(wanted, (self._database.person, list(message_ids)))) if message_ids else {}
+
+    def in_order(self, said: str, tools: str, *, oldest: bool, first: int, most: int) -> Iterator[list[int]]:
+        queries = (self._query(said), self._query(tools))
+        beyond = -1 if oldest else EVERYTHING
+        while queries != (None, None):
+            chunk = self._database.column(_MATCHING, (*queries, oldest, beyond, first))
+            if chunk:
+                yield chunk
+            if len(chunk) < first:
+                return
+            beyond, first = chunk[-1], min(most, 2 * first)
+
+    def words_from(self, table: str, start: str, end: str, limit: int) -> list[str]:
+        listed = """
+            SELECT word FROM vocabulary WHERE person = %s AND kind = %s AND word >= %s AND word < %s
+            ORDER BY word LIMIT %s
+        """
+        return self._database.column(listed, (self._database.person, table, start, end, limit))
+
+    def totals(self) -> tuple[int, int]:
+        counted = """
+            SELECT coalesce(sum(said_messages), 0)::bigint, coalesce(sum(said_words), 0)::bigint
+            FROM sessions WHERE person = %s
+        """
+        messages, words = self._database.row(counted, (self._database.person,))
+        return messages, words
+
+    def blocks_after(self, block: int) -> list[tuple[int, int, int]]:
+        newer = "SELECT block, session, first_place FROM blocks WHERE person = %s AND block > %s ORDER BY block"
+        return self._database.rows(newer, (self._database.person, block))
+
+    def _query(self, expression: str) -> str | None:
+        """The expression as a tsquery; None when no word of it can be in any message."""
+        tokens = [match.groups() for match in _TOKEN.finditer(expression)]
+        parsed, _ = self._either(tokens, 0)
+        return parsed
+
+    def _either(self, tokens: list[Any], at: int) -> tuple[str | None, int]:
+        parts = []
+        while True:
+            part, at = self._both(tokens, at)
+            parts.append(part)
+            if at >= len(tokens) or tokens[at][4] != "OR":
+                break
+            at += 1
+        found = [part for part in parts if part is not None]
+        return (f"({' | '.join(found)})" if found else None), at
+
+    def _both(self, tokens: list[Any], at: int) -> tuple[str | None, int]:
+        found, at = self._one(tokens, at)
+        while at < len(tokens) and tokens[at][4] != "OR" and not tokens[at][3]:
+            operator = tokens[at][4]
+            other, at = self._one(tokens, at + 1 if operator else at)
+            if operator == "NOT":
+                found = found if found is None or other is None else f"({found} & !{other})"
+            else:
+                found = None if found is None or other is None else f"({found} & {other})"
+        return found, at
+
+    def _one(self, tokens: list[Any], at: int) -> tuple[str | None, int]:
+        text, prefix, opened, _, _ = tokens[at]
+        if opened:
+            found, at = self._either(tokens, at + 1)
+            return found, at + 1  # the closing one
+        words = [word[:_LONGEST_WORD] for word in self._words.of_searchable(text.replace('""', '"'))]
+        if not words:
+            return None, at + 1
+        quoted = [_quoted(word) for word in words]
+        quoted[-1] += ":*" if prefix else ""
+        return (f"({' & '.join(quoted)})" if len(quoted) > 1 else quoted[0]), at + 1
+
+
+def _quoted(word: str) -> str:
+    escaped = word.replace("\\", "\\\\").replace("'", "''")
+    return f"'{escaped}'"
+
+
+_WAITING = """
+    SELECT key, last_id FROM sessions WHERE person = %s AND embedded_id < last_id ORDER BY key DESC LIMIT %s
+"""
+_MISSING = """
+    SELECT b.block, least(31, %(reached)s - (b.block << 5)) + 1
+    FROM blocks b LEFT JOIN vectors v ON v.person = b.person AND v.block = b.block
+    WHERE b.person = %(person)s AND b.session = %(session)s AND b.block <= %(reached)s::bigint >> 5
+        AND coalesce(length(v.data), 0) < (least(31, %(reached)s - (b.block << 5)) + 1) * %(dimensions)s
+    ORDER BY b.block DESC
+"""
+_KEEP = """
+    INSERT INTO vectors (person, block, stamp, checksum, data)
+    SELECT %(person)s, %(block)s, %(stamp)s, %(checksum)s, %(data)s
+    FROM blocks WHERE person = %(person)s AND block = %(block)s
+    ON CONFLICT (person, block) DO UPDATE SET stamp = excluded.stamp, checksum = excluded.checksum, data = excluded.data
+        WHERE length(vectors.data) < length(excluded.data)
+"""
+_VECTORS = "SELECT block, stamp, checksum, data FROM vectors WHERE person = %s"
+
+
+class PostgresVectors:
+    def __init__(self, database: PersonDatabase) -> None:
+        self._database = database
+        self._person = database.person
+
+    def start_over_unless(self, made_by: str) -> None:
+        wanted = "SELECT value FROM meta WHERE person = %s AND key = 'vectors_made_by'"
+        row = self._database.row(wanted, (self._person,))
+        if row is not None and bytes(row[0]) == made_by.encode():
+            return
+        with self._database.writing() as connection:
+            connection.execute("DELETE FROM vectors WHERE person = %s", (self._person,))
+            connection.execute("UPDATE sessions SET embedded_id = 0 WHERE person = %s", (self._person,))
+            connection.execute(
+                "INSERT INTO meta (person, key, kind, value) VALUES (%s, 'vectors_made_by', 'text', %s)"
+                " ON CONFLICT (person, key) DO UPDATE SET value = excluded.value",
+                (self._person, made_by.encode()),
+            )
+
+    def waiting(self, most: int) -> list[tuple[int, int]]:
+        return self._database.rows(_WAITING, (self._person, most))
+
+    def waits_for_many(self, many: int) -> bool:
+        return len(self.waiting(many)) == many
+
+    def missing(self, session: int, reached: int, dimensions: int) -> list[tuple[int, int]]:
+        values = {"person": self._person, "session": session, "reached": reached, "dimensions": dimensions}
+        return self._database.rows(_MISSING, values)
+
+    def texts(self, first: int, last: int) -> list[tuple[int, str, str | None]]:
+        wanted = "SELECT id, role, content FROM messages WHERE person = %s AND id BETWEEN %s AND %s"
+        rows = self._database.rows(wanted, (self._person, first, last))
+        return [(i, role, None if content is None else bytes(content).decode()) for i, role, content in rows]
+
+    def keep(self, made: Sequence[tuple[int, bytes]], finished: Sequence[tuple[int, int]]) -> None:
+        with self._database.writing() as connection:
+            taken = "UPDATE people SET vectors_stamp = vectors_stamp + 1 WHERE person = %s RETURNING vectors_stamp"
+            stamp = self._database.row(taken, (self._person,))[0]
+            for block, data in made:
+                values = {"person": self._person, "block": block, "stamp": stamp, "data": data}
+                connection.execute(_KEEP, {**values, "checksum": zlib.crc32(data, block)})
+            for session, reached in finished:
+                connection.execute(
+                    "UPDATE sessions SET embedded_id = %s WHERE person = %s AND key = %s",
+                    (reached, self._person, session),
+                )
+
+    def newer(self, stamp: int, oldest: int) -> list[tuple[int, int, int, bytes]]:
+        return self._rows("AND stamp > %s AND block >= %s ORDER BY stamp", (stamp, oldest))
+
+    def below(self, block: int, most: int) -> list[tuple[int, int, int, bytes]]:
+        return self._rows("AND block < %s ORDER BY block DESC LIMIT %s", (block, most))
+
+    def count(self, oldest: int) -> int:
+        counted = "SELECT count(*) FROM vectors WHERE person = %s AND block >= %s"
+        return int(self._database.row(counted, (self._person, oldest))[0])
+
+    def forget(self, blocks: Sequence[int]) -> None:
+        with self._database.writing() as connection:
+            gone = list(blocks)
+            connection.execute(
+                "UPDATE sessions SET embedded_id = 0 WHERE person = %s AND key IN"
+                " (SELECT session FROM blocks WHERE person = %s AND block = ANY(%s))",
+                (self._person, self._person, gone),
+            )
+            connection.execute("DELETE FROM vectors WHERE person = %s AND block = ANY(%s)", (self._person, gone))
+
+    def _rows(self, rest: str, values: tuple[int, ...]) -> list[tuple[int, int, int, bytes]]:
+        rows = self._database.rows(f"{_VECTORS} {rest}", (self._person, *values))
+        return [(block, stamp, checksum, bytes(data)) for block, stamp, checksum, data in rows]

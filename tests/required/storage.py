@@ -1,0 +1,12 @@
+"""Storage engines: the same behaviour on SQLite and PostgreSQL, and a wall between people."""
+
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "storage.contract": ("conversations behave the same on every storage engine", "product"),
+    "storage.isolation": ("no statement shows or changes another person's rows, whatever the setting", "product"),
+    "storage.restart": ("a restart of the database loses nothing acknowledged; the next call works", "product"),
+    "storage.one-writer": (
+        "writers of one person never mix; one that must wait too long is told",
+        "product",
+    ),
+    "storage.prepare": ("the tables are made and brought up to date by one command, however often", "product"),
+}

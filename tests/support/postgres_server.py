@@ -1,0 +1,76 @@
+"""A PostgreSQL server for the suite: the machine's own binaries, not run as root, thrown away afterwards."""
+
+from __future__ import annotations
+
+import glob
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_USERS = ("postgres", "nobody")  # PostgreSQL refuses to run as root
+# A test ends with the server, so nothing needs to survive a power cut.
+_FAST = "-c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_connections=60 -c shared_buffers=64MB"
+
+
+class Server:
+    """Listens on a socket in its own folder only."""
+
+    def __init__(self, binaries: str, *, options: str = _FAST) -> None:
+        self.binaries = binaries
+        self._options = options
+        self._folder = tempfile.mkdtemp(prefix="hermes-pg-", dir="/tmp")
+        self._data = os.path.join(self._folder, "data")
+        self._user = next(name for name in _USERS if _exists(name)) if os.geteuid() == 0 else None
+        if self._user:
+            shutil.chown(self._folder, self._user)
+        self._run("initdb", "-D", self._data, "-U", "hermes", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+        self.start()
+
+    def start(self) -> None:
+        options = f"-c listen_addresses='' -c unix_socket_directories={self._folder} {self._options}"
+        log = os.path.join(self._folder, "log")
+        self._run("pg_ctl", "-D", self._data, "-l", log, "-w", "-o", options, "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
+
+    def address(self, database: str = "postgres", user: str = "hermes") -> str:
+        return f"postgresql://{user}@/{database}?host={self._folder}"
+
+    def close(self) -> None:
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command: Sequence[str] = (os.path.join(self.binaries, program), *arguments)
+        ended = subprocess.run(  # noqa: PLW1510 - its output is told
+            command,
+            user=self._user,
+            cwd=self._folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env={"LC_ALL": "C"},
+        )
+        if ended.returncode:
+            raise RuntimeError(f"{program} failed: {ended.stdout.decode(errors='replace')}")
+
+
+def _exists(user: str) -> bool:
+    try:
+        return bool(pwd.getpwnam(user))
+    except KeyError:
+        return False
+
+
+def binaries() -> str | None:
+    """The folder of the newest PostgreSQL 15 or later of this machine, or None."""
+    found = [os.path.dirname(program) for program in glob.glob("/usr/lib/postgresql/*/bin/initdb")]
+    versions = {int(folder.split("/")[-2]): folder for folder in found}
+    newest = max(versions, default=0)
+    return versions[newest] if newest >= 15 else None
