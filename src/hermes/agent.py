@@ -337,7 +337,7 @@ class Agent:
 
         The reply is stored when `TurnFinished`, the last event, is given out.
         """
-        self._begin(text)
+        self._begin(text or attached)
         self.session.prepare_turn(text, overlay=overlay, attached=attached)
         yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()), _Saves())
 

@@ -1,12 +1,22 @@
 """Which texts are trusted, what the gate lets through, and who is asked."""
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "trust.honest": ("ordinary saves in trusted work are not held back", "product"),
+    "trust.poison": ("what text from outside asks for reaches no prompt, file or address without a person", "product"),
+    "trust.own-words": (
+        "a write that repeats a statement of the person needs no approval, and nothing else passes as one",
+        "product",
+    ),
+    "trust.sinks": ("every tool that writes or sends is registered as a sink and asks the gate", "product"),
+    "trust.closed": ("the gate fails closed, and every decision is recorded", "product"),
     "trust.grades": (
         "a stored message keeps its grade in search, resume, branch, compaction and delegation",
         "product",
     ),
+    "trust.folders": ("files, notes and skills are as far trusted as their folder; `hermes trust` decides", "product"),
     "trust.hosts": (
         "writes of MCP hosts wait unless their hooks report what was read, or the person said so",
         "product",
     ),
+    "trust.pending": ("what waits records what would be done, its sink, its sources and the passage", "product"),
 }

@@ -20,7 +20,7 @@ from hermes.base.words import STOP_WORDS, unspaced_runs
 from hermes.storage.records import readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.search.results import Hit
@@ -108,6 +108,16 @@ _ARGUMENTS = 1_000
 
 def unmasked(text: str) -> str:
     return text
+
+
+def as_imported(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message from elsewhere: whoever it says has said it, it counts as text from outside."""
+    return dict(message) if message.get("outside") else {**message, "outside": "import"}
+
+
+def as_reported(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message of a host whose hook reports it: the person's words are theirs, its model may have read anything."""
+    return dict(message) if message.get("role") == "user" else as_imported(message)
 
 
 def outside_origin(message: StoredMessage) -> str:

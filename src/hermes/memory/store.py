@@ -351,7 +351,7 @@ class Written:
 
     @property
     def usage(self) -> str:
-        return usage(self.entries, self.limit)
+        return usage(self.entries, self.limit) if self.limit else ""  # of an approved call, which changes no entry
 
     def saying(self, message: str) -> Written:
         """The same outcome in other words."""

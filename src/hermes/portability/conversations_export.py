@@ -120,6 +120,8 @@ class JsonlWriter(Writer):
         if message.compacted:
             flags["compacted"] = True
         said = {key: value for key, value in message.message.items() if key != "timestamp"}
+        if said.get("outside") == "import":  # true of any file, and of any home it is brought into
+            del said["outside"]
         if ORDER in said:
             said[ORDER] = self._places.order(said[ORDER])
         images = said.pop(IMAGES, None)

@@ -21,6 +21,7 @@ from hermes.base.text import change_texts
 from hermes.base.words import scrub
 from hermes.conversations.context import COPY, WRITTEN
 from hermes.conversations.database import Pages
+from hermes.conversations.retrieval import as_imported
 from hermes.safety.fence import storable
 from hermes.storage.images import bare
 from hermes.storage.records import COUNTERS, KINDS, encode
@@ -438,7 +439,7 @@ class _Receiver:
         stored = next(self._stored, None) if self._stored is not None else None
         if stored is None:
             self._stored = None
-            self._waiting.append((message, compacted, number))
+            self._waiting.append((as_imported(message), compacted, number))
             if len(self._waiting) >= _BATCH:
                 self.flush()
         elif _same(stored, message) or _same(stored, given):  # the latter where it was exported from
@@ -465,10 +466,11 @@ class _Receiver:
 
 
 def _same(stored: StoredMessage, message: dict[str, Any]) -> bool:
-    """Equal in everything that was said and a file may note; the time may have been added by a store."""
+    """Equal in everything that was said and a file may note; time and grade may have been added by a store."""
     kept = bare(storable(rightly_noted(stored.message)))
-    old = {key: value for key, value in kept.items() if key != "timestamp"}
-    return old == {key: value for key, value in bare(message).items() if key != "timestamp"}
+    added = ("timestamp", "outside")
+    old = {key: value for key, value in kept.items() if key not in added}
+    return old == {key: value for key, value in bare(message).items() if key not in added}
 
 
 def _parsed(line: bytes | None) -> dict[str, Any]:

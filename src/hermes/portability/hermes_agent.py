@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError, StorageError
 from hermes.conversations.database import SessionDB
 from hermes.conversations.maintenance import Maintenance
+from hermes.conversations.retrieval import as_imported
 from hermes.memory.entries import Cause, parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
@@ -301,7 +302,7 @@ def _store(db: SessionDB, session: ForeignSession, batch: list[ForeignMessage], 
         kind = session.kind if parent else None
         db.create_session(session_id=session.id, parent_session_id=parent, kind=kind, **fields)
         counts.sessions += 1
-    ids = db.append_many(session.id, [each.message for each in batch])
+    ids = db.append_many(session.id, [as_imported(each.message) for each in batch])
     counts.messages += len(ids)
     for mark, wanted in ((db.set_compacted, "compacted"), (db.set_rewound, "rewound")):
         flagged = [new for new, each in zip(ids, batch, strict=True) if getattr(each, wanted)]

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound, SettingsError
 from hermes.base.version import __version__
-from hermes.settings.home import DATABASE, find_home, locate_home
+from hermes.safety.trust import is_local
+from hermes.settings.home import DATABASE, find_home, locate_home, project_root
+from hermes.settings.trust import SAID, HostReports, TrustedFolders
 from hermes.storage.files import ErrorOutput, Folder, explain
 
 if TYPE_CHECKING:
@@ -396,13 +398,13 @@ def _json_servers(host: str, style: str = "") -> Callable[..., list[Change]]:
 
 
 def _claude_code(launch: Launch | None, user_home: str) -> list[Change]:
-    events = ("Stop", "SessionEnd")
+    events = ("UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
     servers = _json_servers("claude-code", "typed")
     return [*servers(launch, user_home), *_hooks("claude-code", events, launch, user_home)]
 
 
 def _cursor(launch: Launch | None, user_home: str) -> list[Change]:
-    events = ("beforeSubmitPrompt", "afterAgentResponse")
+    events = ("beforeSubmitPrompt", "postToolUse", "afterShellExecution", "afterMCPExecution", "afterAgentResponse")
     servers = _json_servers("cursor")
     return [*servers(launch, user_home), *_hooks("cursor", events, launch, user_home)]
 
@@ -411,7 +413,7 @@ def _gemini(launch: Launch | None, user_home: str) -> list[Change]:
     path = HOSTS["gemini"].servers(user_home)
     before, document = _read_json(path)
     changed = _set_server(path, document, "gemini", launch)
-    changed |= _set_hooks(path, document, "gemini", ("AfterAgent",), launch)
+    changed |= _set_hooks(path, document, "gemini", ("BeforeAgent", "AfterTool", "AfterAgent"), launch)
     why = "server and hook" if launch else "without server and hook"
     return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)] if changed else []
 
@@ -688,7 +690,78 @@ def record(home: Home, host: str, payload: Payload) -> dict[str, Any]:
     """Stores what is new: the same report twice adds nothing, and neither does one in which nothing was said."""
     if host not in _HOOKS:
         raise NotFound(f"there is no hook for {host!r}; there are {', '.join(_HOOKS)}")
-    return _HOOKS[host](home, payload)
+    is_report = _report(home, host, payload)
+    return {"added": 0} if is_report else _HOOKS[host](home, payload)
+
+
+# What a hook reports while a turn runs, for the trust gate: what the person typed, and what tools brought in.
+
+_PROMPTS = ("UserPromptSubmit", "BeforeAgent", "beforeSubmitPrompt")
+_RESULTS = ("PostToolUse", "AfterTool", "postToolUse", "afterShellExecution", "afterMCPExecution")
+_NOTES = ("AGENTS.md", "CLAUDE.md", "CLAUDE.local.md", "GEMINI.md", ".cursorrules", os.path.join(".cursor", "rules"))
+_OWN_WORK_NAMES = (
+    "todowrite edit multiedit write notebookedit replace write_file glob ls task list_directory list_dir save_memory "
+    "exitplanmode delete strreplace"
+)
+_OWN_WORK = frozenset(_OWN_WORK_NAMES.split())
+_READING = ("read", "read_file", "read_many_files", "grep", "search_file_content", "notebookread", "readfile")
+_SHELLS = ("bash", "shell", "run_shell_command", "run_terminal_cmd")
+_LONGEST_NOTES = 20_000
+
+
+def _report(home: Home, host: str, payload: Payload) -> bool:
+    """Keeps what an event of a running turn says; False for any other event, and where it is also to be recorded."""
+    event = str(payload.get("hook_event_name") or "")
+    conversation = payload.get("session_id") or payload.get("conversation_id")
+    if event not in (*_PROMPTS, *_RESULTS) or not isinstance(conversation, str):
+        return False
+    reports, folders = HostReports(home), TrustedFolders(home)
+    roots = payload.get("workspace_roots")
+    cwd = str(payload.get("cwd") or (roots[0] if isinstance(roots, list) and roots else ""))
+    if event in _PROMPTS:
+        said = payload.get("prompt")
+        for path in _foreign_notes(cwd, folders):
+            reports.add(host, conversation, "file", path, _beginning(path))
+        reports.add(host, conversation, SAID, "", said if isinstance(said, str) else "")
+        return event != "beforeSubmitPrompt"  # Cursor's conversations are recorded by this event as well
+    name = str(payload.get("tool_name") or ("shell" if "command" in payload else ""))
+    arguments = payload.get("tool_input")
+    given = arguments if isinstance(arguments, dict) else {"command": payload.get("command", "")}
+    if origin := _origin(name, given, cwd, folders):
+        fields = ("tool_response", "tool_output", "output", "result_json", "result")
+        shown = next((payload[each] for each in fields if payload.get(each)), "")
+        text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+        reports.add(host, conversation, origin, name, text)
+    return True
+
+
+def _origin(tool: str, given: dict[str, Any], cwd: str, folders: TrustedFolders) -> str:
+    """Where the result of a host's tool comes from; "" when it is the person's own or our own word."""
+    name = tool.lower()
+    if name in _OWN_WORK or name.startswith(("mcp__hermes__", "mcp_hermes_")):
+        return ""
+    if name in _READING:
+        paths = [given[key] for key in ("file_path", "path", "absolute_path", "paths") if given.get(key)] or [cwd]
+        named = [each for path in paths for each in (path if isinstance(path, list) else [path])]
+        return "" if all(folders.is_trusted(os.path.join(cwd, str(each))) for each in named) else "file"
+    if name in _SHELLS:
+        return "" if cwd and is_local(str(given.get("command", ""))) and folders.is_trusted(cwd) else "tool"
+    return "web" if "web" in name or "fetch" in name else "tool"
+
+
+def _foreign_notes(cwd: str, folders: TrustedFolders) -> list[str]:
+    """Notes for agents that the host shows to its model, in a folder that the person does not trust."""
+    places = {cwd, project_root(cwd)} if cwd else set()
+    found = [os.path.join(place, name) for place in places if place for name in _NOTES]
+    return sorted(path for path in found if os.path.exists(path) and not folders.is_trusted(path))
+
+
+def _beginning(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(_LONGEST_NOTES)
+    except OSError:
+        return ""
 
 
 def _record_claude_code(home: Home, payload: Payload) -> dict[str, Any]:
@@ -758,7 +831,7 @@ def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
         return {"added": 0}  # a host names the transcript of a session in which nothing was said
     with SessionDB.open(home.join(DATABASE), durability="turn") as db:
-        work = TranscriptImport(db)
+        work = TranscriptImport(db, by_hook=True)
         for source in sources(path, form):
             work.take(source)
         result = work.finish()

@@ -295,12 +295,12 @@ class TurnView:
         self._agent: Agent | None = None
         self._pause_typing = pause_typing
 
-    def run(self, agent: Agent, text: Content) -> TurnFinished | None:
+    def run(self, agent: Agent, text: Content, *, attached: str = "") -> TurnFinished | None:
         """The end of the turn, or None when Ctrl-C, pressed twice, did not leave it time for one."""
         self._agent = agent
         self.screen.wait(f"waiting for {agent.model.name} … (Ctrl-C stops)")
         try:
-            with _interrupting(agent), closing(agent.turn(text)) as events:  # type: ignore[type-var]
+            with _interrupting(agent), closing(agent.turn(text, attached=attached)) as events:  # type: ignore[type-var]
                 for event in events:
                     self.show(event)
                     if isinstance(event, TurnFinished):

@@ -25,12 +25,18 @@ _INTERRUPTED = 130
 
 
 def answer_once(
-    opener: Callable[..., Agent], question: Content, *, resume: str | None, as_json: bool, plain: bool = False
+    opener: Callable[..., Agent],
+    question: Content,
+    *,
+    resume: str | None,
+    as_json: bool,
+    plain: bool = False,
+    attached: str = "",
 ) -> int:
     view = _Apart(as_json=as_json, plain=plain)
     watched = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     with opener(resume=resume, ask=view.ask if watched else None) as agent:
-        end = view.run(agent, question)
+        end = view.run(agent, question, attached=attached)
         notices = [*view.notices, *(notice.text for notice in agent.session.notices.take())]
         if as_json and end is not None:
             ui.print_json(_document(agent, end, view, notices))
@@ -107,15 +113,17 @@ def _chat(given: ui.Given, context: ui.Context) -> int:
         from hermes.storage.images import image_part
 
         images = [image_part(path) for path in given.image]
-    question = _question(given)
+    question, piped = _question(given)
     model = _model(given, context, interactive=question is None)
     resume = _resumed(given, context)
     opener = partial(_open, context, model)
     if question is not None:
         asked = [{"type": "text", "text": question}, *images] if images else question
-        return answer_once(opener, asked, resume=resume, as_json=given.json, plain=given.plain)
+        return answer_once(opener, asked, resume=resume, as_json=given.json, plain=given.plain, attached=piped)
     from hermes.cli.chat.loop import Chat
+    from hermes.cli.commands.trust import ask_about
 
+    ask_about(context.home, os.getcwd())
     chat = Chat(context, Screen(plain=given.plain), opener)
     chat.images = images
     try:
@@ -129,17 +137,16 @@ def _chat(given: ui.Given, context: ui.Context) -> int:
         chat.close()
 
 
-def _question(given: ui.Given) -> str | None:
-    """What to ask when nobody is there to type: `-q`, or what was piped in; None for a conversation."""
+def _question(given: ui.Given) -> tuple[str | None, str]:
+    """What to ask when nobody is there to type, and what was piped in; None for a conversation."""
     piped = "" if sys.stdin is None or sys.stdin.isatty() or (given.question and not given.stdin) else sys.stdin.read()
-    parts = [part for part in (given.question, piped.strip()) if part]
-    if parts:
-        return "\n\n".join(parts)
+    if given.question or piped.strip():
+        return given.question or "", piped.strip()
     if given.question is not None or sys.stdin is None or not sys.stdin.isatty():
         raise SettingsError("there is nothing to ask: give a text with -q, or pipe one in")
     if given.json:
         raise SettingsError("--json is for one answer: add -q TEXT")
-    return None
+    return None, ""
 
 
 def _model(given: ui.Given, context: ui.Context, *, interactive: bool) -> Model:

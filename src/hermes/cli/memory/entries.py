@@ -98,6 +98,8 @@ def report(given: ui.Given, *writes: Written, several: bool = False) -> None:
     ]
     lines = [
         f"{each.message} ({each.target}: {each.usage}{f', change {each.change.id}' if each.change else ''})"
+        if each.limit
+        else each.message
         for each in writes
     ]
     ui.show(given, documents if several else documents[0], *lines)

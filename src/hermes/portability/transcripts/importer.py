@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, StorageError
 from hermes.base.words import scrub
 from hermes.conversations.database import Pages
+from hermes.conversations.retrieval import as_imported, as_reported
 from hermes.portability.conversations_import import IMPORTED_AT, BadLine, clean_message, moment_of
 from hermes.portability.transcripts.formats import read
 from hermes.safety.fence import storable, without_private
@@ -59,7 +60,10 @@ class TranscriptImport:
         *,
         project: str | None = None,
         on_bytes: Callable[[int], None] | None = None,
+        by_hook: bool = False,
     ) -> None:
+        """Reported `by_hook`, what the person typed is theirs; of any other file nobody knows who wrote it."""
+        self._grade = as_reported if by_hook else as_imported
         self._db = db
         self._project = project
         self._on_bytes = on_bytes
@@ -181,7 +185,7 @@ class TranscriptImport:
         with self._db.bulk():
             if fields is not None:
                 self._create(mark.session, fields, kept)
-            self.result.messages += len(self._db.append_many(mark.session, kept))
+            self.result.messages += len(self._db.append_many(mark.session, list(map(self._grade, kept))))
             self._db.set_meta(f"imported:conversation:{mark.session}", f"{reached.taken}:{reached.check}")
         self._storing = False
         return reached
