@@ -47,3 +47,26 @@ def test_a_rule_the_person_gave_is_among_the_first_when_help_on_its_topic_is_wan
     rule, _ = talk(db, "Always include status codes when I ask about API errors.", "I will.")
     found = [hit.message_id for hit in db.search("Which API errors should I be prepared to handle in my client?")]
     assert rule in found[:3]
+
+
+@pytest.mark.proves("search.coverage")
+def test_a_question_about_an_order_covers_the_whole_time_of_a_topic(db: SessionDB) -> None:
+    months = []
+    for month in range(12):
+        what = "tomatoes" if month in (0, 1, 10, 11) else "tomatoes, tomatoes and tomatoes"
+        months.append(talk(db, *(f"I water the {what} on day {month}-{day}." for day in range(6))))
+    results = db.search("In what order did I bring up my tomatoes?", limit=16)
+    found = {hit.message_id for hit in results}
+    assert results.mode == "coverage"
+    assert {hit.role for hit in results} == {"user"}
+    assert found & {*months[0], *months[1]}
+    assert found & {*months[10], *months[11]}
+    assert db.search("When did I plant tomatoes?").mode == "relevance"
+
+
+@pytest.mark.proves("search.coverage")
+def test_the_mode_can_be_asked_for(db: SessionDB) -> None:
+    for month in range(10):
+        talk(db, f"Chess lesson {month}: openings.", f"Opening {month} of chess.")
+    assert db.search("chess openings", mode="coverage").mode == "coverage"
+    assert db.search("Summarise the chess openings.", mode="relevance").mode == "relevance"

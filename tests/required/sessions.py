@@ -57,6 +57,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "sessions.owners": ("one owner's sessions are not reachable from another's handle by any call", "product"),
     "sessions.clock": ("order, neighbours and listing do not depend on the clock", "product"),
     "search.any_query": ("any text can be searched without an error, and a stored word is found", "003 Session Search"),
+    "search.coverage": ("lists, order and summaries get messages from the whole time of a topic", "product"),
     "search.who_said_it": (
         "asking what the assistant said finds its turn, a wish for help the rules I gave",
         "issue 27",

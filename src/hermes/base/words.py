@@ -234,18 +234,48 @@ ASKS_ASSISTANT = re.compile(
     re.IGNORECASE,
 )
 ASKS_ABOUT_ME = re.compile(r"\b(?:i|my|me|mine|i'm|i've|myself)\b", re.IGNORECASE)
+# Questions that want all of a topic over time and not the most similar messages, and the words that ask for it.
+WANTS_COVERAGE = re.compile(
+    r"\b(?:in (?:what|which) order|the order (?:in which|that|of)|order of|chronolog\w*|timeline|sequence of"
+    r"|summar(?:y|ies|i[sz]e|i[sz]ed|i[sz]ing)|overview|recap"
+    r"|list (?:all|every)|all the (?:times|things|places|topics|rules)|every time"
+    r"|how often|how many times|everything (?:i|we|you|about)"
+    r"|(?:which|what) (?:rules|instructions|preferences|guidelines) (?:did|have|do))\b",
+    re.IGNORECASE,
+)
+COVERAGE_WORDS = frozenset(
+    _words("""
+        across all aspect aspects bring brought chat chats chronological chronologically clear complete
+        comprehensive concept concepts conversation conversations cover covered detailed develop developed
+        development different discuss discussed during every everything evolve evolved far give including item
+        items key learned list mention mentioned often one two three four five six seven eight nine ten only
+        order overview over progress progressed recap related sequence step steps summaries summarise summarised
+        summarize summarized summary things through throughout time timeline times topic topics up various walk
+    """)
+)
+TOLD_BY_ME = re.compile(
+    r"\bi(?:'ve| have|'d| had)? (?:first |then |also )?(?:bring|brought|mention\w*|said|told|asked?|raised?|shared?"
+    r"|gave|give|given|introduced?|described?|set)\b|\bdid i \w+",
+    re.IGNORECASE,
+)
 # A wish for help now, in the first or second person, and not a question about the past.
 WANTS_HELP = re.compile(
     r"^(?!.*\b(?:did|was|were|had|said|told|mentioned|previous(?:ly)?|earlier|ago|have (?:i|we|you)|i've|we've)\b)"
     r".*\b(?:i|my|me|you|we|our)\b|^(?:what|how|which) (?:are|is|do|can|should)\b",
     re.IGNORECASE | re.DOTALL,
 )
-# A standing wish of a person, which holds for everything that is asked about its topic.
-STATES_RULE = re.compile(
-    r"\b(?:always|never|from now on|i prefer|i'd prefer|i would prefer|please (?:don't|do not|avoid|make sure)"
-    r"|make sure (?:to|that|you)|i (?:want|need|like) you to|i'd like you to|whenever i|when i ask)\b",
+# What a person prefers; and a standing rule, which holds for every question about its topic.
+STATES_PREFERENCE = re.compile(
+    r"\b(?:always|never|i prefer|i'd prefer|i would prefer|please (?:don't|do not|avoid|make sure)"
+    r"|make sure (?:to|that|you)|i (?:want|need|like) you to|i'd like you to)\b",
     re.IGNORECASE,
 )
+STATES_RULE = re.compile(
+    r"(?:^|[.!?\n]\s*)(?:please )?(?:always|never) (?!been\b|had\b|thought\b)\w+"
+    r"|\bfrom now on\b|\b(?:when|whenever|if) i ask\b",
+    re.IGNORECASE,
+)
+RULE_WORDS = ("always", "never")
 ASKS_WHEN = re.compile(r"\bwhen\b|\b(what|which) (date|day|week|month|year|time)\b|\bhow long\b", re.IGNORECASE)
 ASKS_HOW_MANY = re.compile(r"\bhow (many|much|often|old)\b", re.IGNORECASE)
 TELLS_WHEN = re.compile(

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.dates import spans
-from hermes.base.words import Words
+from hermes.base.words import RULE_WORDS, Words
 from hermes.conversations.search.candidates import (
     POOL,
     ExactSearch,
@@ -26,24 +26,26 @@ from hermes.conversations.search.ranking import (
     Reader,
     Statistics,
     Weights,
+    cover,
     rank,
     spread,
     without_speakers,
 )
 from hermes.conversations.search.results import Filters, Hit, SearchResults, snippet
 from hermes.conversations.search.semantic import NEAREST, ONLY_NEAR, fuse
-from hermes.storage.ports import TITLES
+from hermes.storage.ports import SAID, TITLES
 from hermes.storage.records import called, checksum, only_looks_back, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hermes.conversations.search.query import Unit
     from hermes.conversations.search.semantic import Meaning, Nearness
     from hermes.storage.ports import Conversations
     from hermes.storage.records import Row, Session
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
-_READ = 70_000
+_READ, _READ_TO_COVER = 70_000, 500_000
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
 _MOST_FILTERED = 3000
@@ -51,6 +53,7 @@ _MOST_ALLOWED = 20_000  # candidates whose sessions are looked at for a filter
 _LOOKED_AT_BY_TIME = 64
 _SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
 _LITERAL_ROWS = 2000
+_MOST_RULES = 24
 
 
 class SearchEngine:
@@ -117,11 +120,17 @@ class SearchEngine:
         rarities = (
             gathered.rarities if gathered else [unit.weight * rarity(messages / 100, messages) for unit in query.units]
         )
-        ranked = rank(candidates, self._statistics(rarities, sessions, messages, words), self._weights)
+        statistics = self._statistics(rarities, sessions, messages, words)
+        ranked = rank(candidates, statistics, self._weights)
         if nearness is not None:
             ranked = fuse(ranked, nearness)
         ranked = self._ordered(ranked, sessions, query, chosen)
+        covers = chosen.sort == "relevance" and (query.coverage if chosen.mode == "auto" else chosen.mode == "coverage")
+        if covers and query.explicit is None:
+            started = {key: session.started_at for key, session in sessions.items()}
+            ranked = cover(ranked, statistics, self._weights, started, mine=query.told_by_me)
         results = self._served(ranked, rows, sessions, query=query, chosen=chosen, limit=limit)
+        results.mode = "coverage" if covers else "relevance"
         results.note = results.note or (ONLY_NEAR if results and not scores else self._meaning.note)
         return results
 
@@ -142,6 +151,8 @@ class SearchEngine:
             elif (meant := self._spelling.instead(unit, self._occurs)) is not None:
                 gathered.replace(number, meant)
         scores = gathered.best(_MOST_ALLOWED if chosen.about_sessions else POOL)
+        if query.question:
+            titled += self._rules(query.units)
         for message_id in titled:
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         return dataclasses.replace(query, units=tuple(gathered.units)), scores, gathered
@@ -176,6 +187,11 @@ class SearchEngine:
             and chosen.allow_row(row, session)
         ]
 
+    def _rules(self, units: Sequence[Unit]) -> list[int]:
+        """The newest messages that may state a rule about a word of the question; most of them state none."""
+        rule, topic = (" OR ".join(words) for words in ([f'"{w}"' for w in RULE_WORDS], [u.match for u in units]))
+        return self._postings.matching(SAID, f"({rule}) AND ({topic})", _MOST_RULES)
+
     def _occurs(self, unit: Any) -> bool:
         return any(self._postings.matching(table, unit.match, 1) for table in TABLES)
 
@@ -204,7 +220,7 @@ class SearchEngine:
         for at in range(0, len(order), 64):
             rows |= (found := self._store.rows(order[at : at + 64]))
             read += sum(len(row[4] or "") + len(row[6] or "") for row in found.values())
-            if read > _READ and len(rows) >= max(limit, fewest):
+            if read > (_READ_TO_COVER if query.coverage else _READ) and len(rows) >= max(limit, fewest):
                 break
         sessions = self._store.by_keys(list({self._places.session(message_id) for message_id in rows}))
         kept = {

@@ -301,6 +301,8 @@ class Query:
     asks_when: bool = False
     asks_how_many: bool = False
     wants_help: bool = False
+    coverage: bool = False  # wants all of a topic over time, not what is most similar
+    told_by_me: bool = False
     about: str | None = None  # whose turns are asked about, by role, when the question says so
 
 
@@ -317,13 +319,15 @@ def parse(text: str, words: Words) -> Query:
 
 
 def plain(text: str, words: Words, *, note: str | None) -> Query:
+    coverage = english.WANTS_COVERAGE.search(text) is not None
+    empty = english.STOP_WORDS | english.COVERAGE_WORDS if coverage else english.STOP_WORDS
     units: dict[str, Unit] = {}
     glue: dict[str, Unit] = {}
     for written, stem in query_pieces(f"{text} {camel_parts(text)}", words):
         known = units.keys() | {other for unit in units.values() for _, other in unit.others}
         if stem not in known and len(units) < MOST_WORDS:
             unit = _unit(written, stem, words)
-            (glue if written.lower() in english.STOP_WORDS else units)[stem] = unit
+            (glue if written.lower() in empty else units)[stem] = unit
     phrases = [tuple(stem for _, stem in query_pieces(quoted, words)) for quoted in _QUOTED.findall(text)]
     return Query(
         units=tuple((units or glue).values()),
@@ -332,6 +336,8 @@ def plain(text: str, words: Words, *, note: str | None) -> Query:
         question=bool(glue) or len(units) > MOST_KEYWORDS or text.rstrip().endswith(("?", "\uff1f")),
         asks_when=english.ASKS_WHEN.search(text) is not None,
         asks_how_many=english.ASKS_HOW_MANY.search(text) is not None,
+        coverage=coverage,
+        told_by_me=english.TOLD_BY_ME.search(text) is not None,
         wants_help=english.WANTS_HELP.search(text) is not None,
         about="assistant"
         if english.ASKS_ASSISTANT.search(text)

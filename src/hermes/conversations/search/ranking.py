@@ -7,6 +7,7 @@ transcript of long ones is read from the lengths, not from the data's name.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ class Weights:
     answers: float = 0.3
     assistant: float = 0.5
     user: float = 0.4
-    rule: float = 0.3
+    rule: float = 0.8
     pair: float = 0.9
     saturation: float = 1.2
     length: float = 0.4
@@ -64,8 +65,9 @@ class Candidate:
     named: frozenset[int] = frozenset()
     asks: bool = False
     answers: float = 0.0
+    spoken: str = ""  # the role of who speaks
     role: str = ""  # the role that the question asks about, if this is its turn
-    rule: bool = False
+    rule: float = 0.0
     reply: bool = False
     dated: float = 0.0
     title: float = 0.0
@@ -107,6 +109,65 @@ def spread(ranked: list[Candidate], first: int = 20) -> list[Candidate]:
         (more if candidate.session in shown else fresh).append(candidate)
         shown.add(candidate.session)
     return ranked[:first] + fresh + more
+
+
+_STRATA = 4
+_POOL = 3  # times as many as are shown are spread over time
+_AROUND = ((2, 0.3), (4, 0.15))  # places away, and how much what stands there counts: a topic is a thread of turns
+
+
+def cover(
+    candidates: list[Candidate], statistics: Statistics, weights: Weights, started: dict[int, float], *, mine: bool
+) -> list[Candidate]:
+    """A topic over time: the best turns of each stretch of it in turn, with their replies unless only `mine` count.
+
+    `started` gives the time of each session. The rest follows as it was ranked.
+    """
+    threads = _threads(candidates, _Signals(statistics, weights), pairs=not mine)
+    best = sorted(threads.values(), key=lambda thread: -thread[0])[: _POOL * (20 if mine else 10)]
+    in_time = sorted(best, key=lambda thread: (started[thread[1][0].session], thread[1][0].place))
+    strata = [in_time[len(in_time) * at // _STRATA : len(in_time) * (at + 1) // _STRATA] for at in range(_STRATA)]
+    for stratum in strata:
+        stratum.sort(key=lambda thread: thread[0])
+    strata = sorted((each for each in strata if each), key=lambda stratum: -stratum[-1][0])
+    chosen: dict[int, Candidate] = {}
+    while any(strata):
+        for stratum in strata:
+            if stratum:
+                score, turns = stratum.pop()
+                for turn in turns:
+                    turn.parts["thread"] = score
+                    chosen[turn.id] = turn
+    return [*chosen.values(), *(each for each in candidates if each.id not in chosen)]
+
+
+def _threads(
+    candidates: list[Candidate], signals: _Signals, *, pairs: bool
+) -> dict[tuple[int, int], tuple[float, list[Candidate]]]:
+    """By session and place: the score of a person's turn among its neighbours, and the turn with its reply."""
+    at = {(each.session, each.place): each for each in candidates}
+    own: dict[tuple[int, int], tuple[float, list[Candidate]]] = {}
+    for (session, place), turn in at.items():
+        reply = at.get((session, place + 1))
+        if turn.spoken != "user" or not (turn.counts or (reply and reply.counts)):
+            continue
+        score = signals.bm25(turn)
+        if pairs and reply and reply.spoken == "assistant":
+            own[session, place] = score + signals.bm25(turn, reply), [turn, reply]
+        elif turn.counts:
+            own[session, place] = score, [turn]
+    return {
+        (session, place): (
+            score
+            + sum(
+                share / 2 * own.get((session, place + side), (0.0,))[0]
+                for away, share in _AROUND
+                for side in (-away, away)
+            ),
+            turns,
+        )
+        for (session, place), (score, turns) in own.items()
+    }
 
 
 class _Signals:
@@ -157,6 +218,15 @@ class _Signals:
         rarity, k = self._statistics.rarity, k + 1
         return sum([rarity[unit] * count * k / (count + norm) for unit, count in counts.items()])
 
+    def bm25(self, *turns: Candidate) -> float:
+        """Of one turn, or of several as one text."""
+        counts: dict[int, int] = {}
+        for turn in turns:
+            for unit, count in turn.counts.items():
+                counts[unit] = counts.get(unit, 0) + count
+        length = sum([turn.length for turn in turns])
+        return self._bm25(counts, length, self._statistics.message_length * len(turns))
+
     def combine(self, candidates: list[Candidate]) -> None:
         weights = self._weights
         best = {
@@ -181,14 +251,20 @@ class _Signals:
             parts["asks"] = weights.asks if candidate.asks else 0.0
             parts["answers"] = weights.answers * candidate.answers
             parts["role"] = getattr(weights, candidate.role) if candidate.role else 0.0
-            parts["rule"] = weights.rule if candidate.rule else 0.0
+            parts["rule"] = weights.rule * candidate.rule
             parts["date"] = weights.date * candidate.dated
             parts["title"] = weights.title * candidate.title
             candidate.score = sum(parts.values()) * candidate.factor
+        # A rule is shown beside the answer, never in its place.
+        first = max([candidate.score for candidate in candidates if not candidate.rule], default=math.inf)
+        for candidate in candidates:
+            if candidate.rule:
+                candidate.score = min(candidate.score, max(candidate.score - candidate.parts["rule"], 0.999 * first))
 
 
 # Reads what a candidate message says about a query: which words, how often, how close together, and who speaks.
 
+_PREFERENCE = 0.4
 _KEPT = 8_000_000  # characters of messages whose stems are kept
 _LETTERS = 6  # in a word, about: for the length of a message whose words need not be known
 _LONGEST_BETWEEN = 24
@@ -278,11 +354,9 @@ class Reader:
             reply=role == "assistant" and self._query.about != "user",
             asks=line.asks,
             answers=self._answers(line, text),
+            spoken=role,
             role=role if role == self._query.about else "",
-            rule=self._query.wants_help
-            and role == "user"
-            and bool(counts)
-            and self._tells(line, "rule", english.STATES_RULE, text),
+            rule=self._rule(line, text) if role == "user" and counts and self._query.question else 0.0,
             factor=(0.8 if role == "tool" else 1.0) * (0.7 if session.source in _SIDE_SOURCES else 1.0),
         )
 
@@ -333,6 +407,13 @@ class Reader:
             return 1.0
         many = self._query.asks_how_many and self._tells(line, "how many", english.TELLS_HOW_MANY, text)
         return 0.4 if many else 0.0
+
+    def _rule(self, line: Line, text: str) -> float:
+        """A standing rule belongs to every question on its topic, a preference to a wish for help."""
+        if self._tells(line, "rule", english.STATES_RULE, text):
+            return 1.0
+        wish = self._query.wants_help and self._tells(line, "preference", english.STATES_PREFERENCE, text)
+        return _PREFERENCE if wish else 0.0
 
     def _tells(self, line: Line, what: str, pattern: re.Pattern[str], text: str) -> bool:
         if what not in line.tells:

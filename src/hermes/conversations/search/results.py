@@ -30,9 +30,13 @@ class Hit:
 
 
 class SearchResults(list[Hit]):
-    """Hits, best first; `note` says what a person should know about how the query was understood."""
+    """Hits, best first; `note` says what a person should know about how the query was understood.
+
+    `mode` is "coverage" when hits are spread over the whole time of a topic instead of ranked by similarity alone.
+    """
 
     note: str | None = None
+    mode: Literal["relevance", "coverage"] = "relevance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +53,7 @@ class Filters:
     project: str | None = None
     prefer_project: str | None = None
     sort: Literal["relevance", "newest", "oldest"] = "relevance"
+    mode: Literal["auto", "relevance", "coverage"] = "auto"
     now: float | None = None
     explain: bool = False
     mask: Callable[[str], str] | None = None  # what a message goes through before a snippet is cut out of it
