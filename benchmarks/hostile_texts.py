@@ -6,7 +6,7 @@ import base64
 from typing import TYPE_CHECKING
 
 from benchmarks.hostile_formats import FORMATS
-from benchmarks.hostile_words import LETTERS, LONG, MATCHED, TRIGGERS, WORDS
+from benchmarks.hostile_words import LETTERS, LONG, TRIGGERS, WORDS
 
 if TYPE_CHECKING:
     import random
@@ -341,5 +341,4 @@ HOSTILE: dict[str, Callable[[random.Random], str]] = {
     ),
     "entities three deep among scripts": _here_and_there(_all_scripts, "&amp;amp;amp;{}".format, 500),
     "words and scripts in turn": _in_turn([FORMATS["snake case"], WORDS["every Latin word"], _all_scripts], 20),
-    **MATCHED,
 }

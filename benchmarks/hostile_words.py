@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -19,10 +22,6 @@ TRIGGERS = tuple(_TRIGGERS.split())
 _LEET = str.maketrans("oeastibg", "03457189")
 _ROT13 = str.maketrans(LETTERS, LETTERS[13:] + LETTERS[:13])
 _ALIKE = str.maketrans("aceopxyisjhknrtuv", "асеорхуіѕјһкпгтսν")
-_NOTHING = " qq ww zz" * 14 + " "  # more words than a rule spans
-_LIGHT = "emojis engine wrapped saturday lazy nginx tuesdays club museum isolated coffee mixer monorepo faq weekday"
-_BETWEEN = 3  # words from one rule to the next
-_SCRIPTS = ("han", "japanese", "korean", "cyrillic", "arabic", "hindi", "thai")
 
 
 def filled(piece: Callable[[random.Random], str]) -> Callable[[random.Random], str]:
@@ -40,80 +39,37 @@ def filled(piece: Callable[[random.Random], str]) -> Callable[[random.Random], s
 
 
 @cache
-def english() -> Sequence[str]:
-    from hermes.safety.languages import english as language
+def _corpus() -> Sequence[tuple[str, str]]:
+    """(language, text) of the development corpora."""
+    folder = os.path.join(os.path.dirname(os.path.dirname(__file__)), "tests", "data", "safety")
+    found = []
+    for name in ("attacks", "harmless"):
+        with open(os.path.join(folder, f"{name}.jsonl"), encoding="utf-8") as file:
+            found += [(each["lang"], each["text"]) for each in map(json.loads, file)]
+    return found
 
-    return sorted(word for word in language().lexicon.masks if word.isalpha())
+
+def _words_in(wanted: Callable[[str, str], bool]) -> Sequence[str]:
+    words = {(tongue, word) for tongue, text in _corpus() for word in re.findall(r"[^\W\d_]+", text.lower())}
+    return sorted({word for tongue, word in words if wanted(tongue, word)})
+
+
+@cache
+def english() -> Sequence[str]:
+    return _words_in(lambda tongue, word: tongue == "en" and word.isascii())
 
 
 @cache
 def latin() -> Sequence[str]:
-    from hermes.safety.languages import latin_languages
-
-    family = latin_languages()
-    return sorted(word for word in {*family.exact, *family.stems} if word.isalpha())
+    return _words_in(lambda tongue, word: tongue != "en" and len(word) > 1 and word < "\u0250")
 
 
 @cache
 def other_scripts() -> Sequence[str]:
-    from hermes.safety.tables import load_table
-
-    tables = (load_table(f"{name}.txt") for name in _SCRIPTS)
-    return sorted({word.replace("_", " ") for table in tables for words in table.values() for word in words.split()})
+    return _words_in(lambda tongue, word: tongue != "en" and word >= "\u0250")
 
 
 @cache
-def _strangers() -> Sequence[Sequence[str]]:
-    """English words in groups, none of which has all that any rule needs: rules apply, but their words never meet."""
-    from hermes.safety.languages import english as language
-
-    masks, rules = language().lexicon.masks, language().rules
-    groups: list[tuple[int, list[str]]] = []
-    for word in english():
-        for at, (present, words) in enumerate([*groups, (0, [])]):
-            together = present | masks[word]
-            if not any(together & rule.need[0] and rule.can_apply(together) for rule in rules):
-                groups[at : at + 1] = [(together, [*words, word])]
-                break
-    return [words for _, words in groups]
-
-
-def _never_meeting(chance: random.Random) -> str:
-    groups = _strangers()
-    size = LONG // len(groups)
-    parts = (" ".join(chance.choices(words, k=size // 4))[: size - len(_NOTHING)] for words in groups)
-    return "".join(part + _NOTHING for part in parts)
-
-
-@cache
-def _lightest(concepts: int) -> str:
-    """The word with one of some concepts that hardly ever stands in attacks."""
-    from hermes.safety.classifier import weight_of_concepts
-    from hermes.safety.fast_path import weight_of_word
-    from hermes.safety.languages import english as language
-
-    masks = language().lexicon.masks
-    able = [word for word in english() if masks[word] & concepts]
-    return min(able, key=lambda word: weight_of_concepts(masks[word]) + weight_of_word(word), default="or")
-
-
-def _hollow(chance: random.Random) -> str:
-    """What rules match, but among words that speak against an attack: each match is weighed for nothing."""
-    from hermes.safety.languages import english as language
-    from hermes.safety.rules import orders_of
-
-    light = _LIGHT.split()
-    rules = [rule for rule in language().rules if rule.level == "refuse"]
-
-    def matched(chance: random.Random) -> str:
-        words: list[str] = []
-        for concepts, gap, _ in chance.choice(orders_of(chance.choice(rules).source)):
-            words += [*chance.choices(light, k=gap), _lightest(concepts)]
-        return " ".join([*words, *chance.choices(light, k=_BETWEEN), ""])
-
-    return filled(matched)(chance)
-
-
 def _long_english() -> Sequence[str]:
     return [word for word in english() if len(word) > 5]  # noqa: PLR2004 - shorter ones are not taken for misspelt
 
@@ -178,14 +134,11 @@ def _alone(_: random.Random, word: str) -> str:
     return word
 
 
-# Apart from the others, which are put together in turn.
-MATCHED = {"rules among light words": _hollow}
 WORDS: dict[str, Callable[[random.Random], str]] = {
     "every English word": _words(english, _with_space),
     "every Latin word": _words(latin, _with_space),
     "every word of other scripts": _words(other_scripts, _with_space),
     "other scripts without spaces": _words(other_scripts, _alone),
-    "words of rules that never meet": _never_meeting,
     "words with one error": _words(_long_english, _near),
     "words with two errors": _words(_long_english, _far),
     "foreign words with errors": _words(latin, lambda chance, word: _near(chance, word + "ab")),

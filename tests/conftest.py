@@ -89,14 +89,6 @@ def pytest_report_header() -> str:
     return f"PostgreSQL for the suite: {binaries() or 'none (its tests are skipped)'}"
 
 
-@pytest.fixture(scope="session", autouse=True)
-def english_first() -> None:
-    """The scanner's tables number their concepts before a test names some of its own, as they do before every scan."""
-    from hermes.safety import languages
-
-    languages.english()
-
-
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty home that the program finds by itself."""

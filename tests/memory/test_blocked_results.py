@@ -89,8 +89,9 @@ def test_without_the_scanner_nothing_that_was_not_judged_is_shown(
     missing: Any = None
     monkeypatch.setitem(sys.modules, "hermes.safety.scanner", missing)
     monkeypatch.delattr("hermes.safety.scanner", raising=False)
-    result = json.loads(ask(planted, action="add", content="Likes coffee."))
+    refused = json.loads(ask(planted, action="add", content="Likes coffee."))
+    assert refused["success"] is False
+    result = json.loads(ask(planted, action="remove", old_text="Likes tea."))
     assert result["success"] is True
-    assert "previous instructions" not in json.dumps(result)
+    assert "previous instructions" not in json.dumps([refused, result])
     assert "[not shown: the safety scanner could not be loaded" in result["entries"][0]
-    assert result["entries"][-1] == "Likes coffee."

@@ -23,7 +23,7 @@ COMMANDS = {module for _, group in GROUPS.values() for module, _ in group.values
 # What is loaded by `import_module`, where no reader of imports sees it.
 LOADED_BY_NAME = {
     "hermes.cli.app": {f"hermes.cli.{name}" for name in COMMANDS},
-    "hermes.memory.store": {f"hermes.safety.{name}" for name in ("fast_path", "scanner", "secrets")},
+    "hermes.memory.store": {f"hermes.safety.{name}" for name in ("scanner", "secrets")},
     "hermes.providers.discovery": {f"hermes.providers.services.{name}" for name in BUNDLED},
 }
 

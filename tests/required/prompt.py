@@ -50,6 +50,10 @@ REQUIREMENTS = {
         "A file that looks like an attack says so in its place; none of it is shown",
         "004 Context file discovery details",
     ),
+    "prompt.context.untrusted": (
+        "In a folder that nobody trusts, doubtful passages of context files are hidden, and it says so in their place",
+        "product",
+    ),
     "prompt.context.parts": (
         "Of long notes with a passage that looks like one, only that is left out, and it says so in its place",
         "product",

@@ -30,6 +30,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "screening.refuse": ("a threat is refused before anything is stored", "003 Built-In Memory Content Scan"),
     "screening.ask": ("a doubtful text is staged for a person, and allowed where a person wrote it", "product"),
     "screening.secret": ("a secret is refused in memory and never shown back", "product"),
+    "screening.unreviewed": (
+        "a doubtful entry of unknown origin is hidden from the model until a person has accepted it",
+        "product",
+    ),
     "screening.load": (
         "a stored entry that is a threat shows as blocked in the prompt and stays in the file",
         "003 Failure Modes",

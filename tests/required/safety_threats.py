@@ -6,11 +6,13 @@ REQUIREMENTS = {
         "003 Security and Safety",
     ),
     "threats.languages": ("attacks are recognised in Chinese, Spanish and at least ten more languages", "product"),
-    "threats.disguises": ("at least 95 % of the disguises of what is caught in plain form are caught", "product"),
+    "threats.disguises": ("at least 92 % of the disguises of what is caught in plain form are caught", "product"),
     "threats.harmless": (
-        "facts, preferences, ops notes, other scripts, emoji: none refused; look-alikes: 2 % refused, 10 % asked",
+        "facts, preferences, ops notes, other scripts, emoji: none refused; look-alikes: 2 % refused, 12 % asked",
         "product",
     ),
+    "threats.floor": ("what the documents' patterns match is never rated below ask", "003 Security and Safety"),
+    "threats.neighbours": ("harmless text around an attack does not weaken the verdict on it", "product"),
     "threats.verdict": ("a verdict names its classes, shows the decoded excerpt and says what to do", "product"),
     "threats.entries": ("a phrase split over entries and a forged marker are caught", "003 Security and Safety"),
     "threats.hidden": (

@@ -1,4 +1,4 @@
-"""The finder of the places where words may begin, which the threat scanner skips through a text with."""
+"""The finder of the places where words may begin, which the search for secrets skips through a text with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.safety.lexicon import Beginnings
+from hermes.safety.secrets import Beginnings
 
 
 @pytest.mark.internal("the finder of beginnings misses none")

@@ -147,6 +147,7 @@ _TRUSTED = ("user", "agent", "background_review", "curator", "import", "external
 _OUTSIDE = ("recall", "provider", "file", "tool", "web")
 ORIGINS = (*_TRUSTED, *_OUTSIDE)
 UNTRUSTED = frozenset(_OUTSIDE)  # may only become memory when a person agrees
+ACCEPT = "accept"  # the action of a person who has looked at an entry of unknown origin
 EXTERNAL = "external"  # the origin of what somebody wrote into the file without us
 CURATE = "curate"  # the action of a change the curator made
 

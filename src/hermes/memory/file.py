@@ -10,6 +10,7 @@ from hermes.base.errors import StorageError, UnsafePath, WriteRefused
 from hermes.base.values import value
 from hermes.memory import entries as text
 from hermes.memory.entries import (
+    ACCEPT,
     CURATE,
     EXTERNAL,
     Cause,
@@ -214,7 +215,8 @@ class MemoryFile:
                 if reading.drift and not accept_drift:
                     self._refuse_drift(place.folder, seen, reading)
                 planned = plan(reading.entries)
-                if planned.entries == reading.entries and not reading.drift and not planned.archived:
+                same = planned.entries == reading.entries and not reading.drift and not planned.archived
+                if same and planned.action != ACCEPT:  # that changes who stands for an entry
                     return planned, None
                 if reading.drift or reading.note:
                     self._back_up(place.folder, seen.data)

@@ -15,42 +15,39 @@ from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.text import counted
 from hermes.base.values import value
 from hermes.memory import entries as text
-from hermes.memory.entries import Cause, Edit, Leaving, apply_edits, preview, reverse
+from hermes.memory.entries import ACCEPT, Cause, Edit, Leaving, apply_edits, preview, reverse
 from hermes.memory.file import FILES, MemoryFile, Plan, memory_path
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    import os
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    Screen = Callable[[str, Cause], None]
-    Operation = Mapping[str, str]
-    Room = Callable[[Sequence[str], frozenset[str]], Sequence[Leaving]]
-    import os
-    from collections.abc import Iterable
-
+    from hermes.base.values import Verdict
     from hermes.memory.entries import Change, Marks, MarksFile, Provenance
     from hermes.memory.file import Reading
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
+    Screen = Callable[[str, Cause], None]
+    Operation = Mapping[str, str]
+    Room = Callable[[Sequence[str], frozenset[str]], Sequence[Leaving]]
+    Origins = Callable[[], Mapping[str, Provenance]]
+
 ASK = "ask"
+_UNREVIEWED = frozenset({"unknown", "external"})  # nobody judged what others wrote into the file
 
 
 def screen_write(content: str, cause: Cause) -> None:
     """Refuses threats and secrets; what could be either is for a person to decide, who may also write it themselves."""
-    may_hold_secrets = _load("fast_path").look(content)
-    if may_hold_secrets is False:
-        return
     if found := _load("secrets").find_secrets(content):
         kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
         raise WriteRefused(
             f"content holds a secret ({kinds}), which must not stand in a prompt; keep it in .env and save where it is",
             kind="secret",
         )
-    if may_hold_secrets is not None:
-        return
     verdict = _load("scanner").scan(content, "memory")
     if verdict.level == "clean" or (verdict.level == ASK and (cause.origin == "user" or cause.approved)):
         return
@@ -61,16 +58,30 @@ def screen_write(content: str, cause: Cause) -> None:
     )
 
 
-def blocked_in_prompt(entries: Sequence[str], file: str) -> tuple[str, ...]:
-    """The entries as they may enter a prompt: one that must not is replaced by a line that says so."""
-    if not entries or _load("fast_path").harmless_prose("\n".join(entries), weighed=False):
-        return tuple(entries)
+def blocked_in_prompt(entries: Sequence[str], file: str, origins: Origins | None = None) -> tuple[str, ...]:
+    """The entries as they may enter a prompt: one that must not is replaced by a line that says so.
+
+    What a person should look at is shown only when `origins` knows who wrote it: then it was looked at, or is theirs.
+    """
+    if not entries:
+        return ()
     verdicts = _load("scanner").scan_entries(entries, "memory")
-    blocked = "[BLOCKED: entry {} of {} looks like {}. It stays in the file and is not shown.]"
+    known = origins() if origins and any(verdict.level == ASK for verdict in verdicts) else {}
     return tuple(
-        entry if verdict.level != "refuse" else blocked.format(number, file, ", ".join(verdict.classes))
+        _note(number, file, verdict) if _is_hidden(verdict, known.get(entry)) else entry
         for number, (entry, verdict) in enumerate(zip(entries, verdicts, strict=True), start=1)
     )
+
+
+def _is_hidden(verdict: Verdict, origin: Provenance | None) -> bool:
+    unreviewed = origin is None or origin.origin in _UNREVIEWED
+    return verdict.level == "refuse" or (verdict.level == ASK and unreviewed)
+
+
+def _note(number: int, file: str, verdict: Verdict) -> str:
+    until = " until a person has looked at it (`hermes memory scan`)" if verdict.level == ASK else ""
+    found = ", ".join(verdict.classes)
+    return f"[BLOCKED: entry {number} of {file} looks like {found}. It stays in the file and is not shown{until}.]"
 
 
 def _load(module: str) -> Any:
@@ -86,14 +97,14 @@ def _load(module: str) -> Any:
     return sys.modules[name]
 
 
-def shown(entries: Sequence[str], file: MemoryFile, name: str, known: dict[str, str]) -> list[str]:
+def shown(entries: Sequence[str], file: MemoryFile, name: str, known: dict[str, str], origins: Origins) -> list[str]:
     """The entries as a model may see them; `known` says it of those that were judged, and learns the others.
 
     What was written through us was judged then, so only a file that others wrote into is judged again.
     """
     if any(entry not in known for entry in entries):
         try:
-            seen = blocked_in_prompt(entries, name) if file.has_texts_of_others() else entries
+            seen = blocked_in_prompt(entries, name, origins) if file.has_texts_of_others() else entries
         except (StorageError, WriteRefused) as error:
             return [known.get(entry, f"[not shown: {error}]") for entry in entries]
         known.update(zip(entries, seen, strict=True))
@@ -440,7 +451,7 @@ class MemoryStore:
 
     def shown(self, target: str, entries: Sequence[str]) -> list[str]:
         """Live entries for a result that a model reads: one that a prompt would not show is not shown there either."""
-        return shown(entries, self._file(target), FILES[target], self._seen_as[target])
+        return shown(entries, self._file(target), FILES[target], self._seen_as[target], lambda: self.provenance(target))
 
     def read(self, target: str) -> Reading:
         return self._file(target).read()
@@ -567,6 +578,16 @@ class MemoryStore:
         planned, change = self._change(target, plan, cause or Cause(origin="user"), accept_drift=True)
         return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} removed.", planned, change)
 
+    def accept(self, target: str, entry: str, *, cause: Cause | None = None) -> Written:
+        """Notes that a person has looked at an entry of unknown origin and wants it; its words stay as they are."""
+
+        def plan(entries: tuple[str, ...]) -> Plan:
+            at = text.index_of(list(entries), entry, whole=True)
+            return Plan(action=ACCEPT, edits=(Edit(index=at, before=entry, after=entry),), entries=entries)
+
+        planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
+        return self._written(target, "Entry accepted.", planned, change)
+
     def adopt(self, target: str, *, cause: Cause | None = None) -> Written:
         """Accepts a file that was edited in another form: keeps its bytes in a backup, writes its entries in ours."""
 
@@ -651,7 +672,7 @@ class MemoryStore:
         try:
             entries = tuple(dict.fromkeys(frozen.entries))
             fitting_ones, left_out = self._within_budget(target, entries)
-            shown = blocked_in_prompt(fitting_ones, FILES[target])
+            shown = blocked_in_prompt(fitting_ones, FILES[target], lambda: self.provenance(target))
         except (StorageError, WriteRefused) as error:
             return _unreadable(target, str(error))
         if frozen.drift and not entries:

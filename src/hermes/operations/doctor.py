@@ -296,7 +296,8 @@ def _memory(home: Home, settings: Settings) -> Iterator[Check]:
         if folder is not None:
             with folder, FileLock(folder, f"{os.path.basename(path)}.lock", timeout=1):
                 pass
-        shown = blocked_in_prompt(reading.entries, os.path.basename(path))
+        origins = store.provenance(target)
+        shown = blocked_in_prompt(reading.entries, os.path.basename(path), origins.copy)
         blocked = sum(entry != seen for entry, seen in zip(reading.entries, shown, strict=True))
         if blocked:
             found = f"{counted(blocked, 'entry is', 'entries are')} blocked in the prompt"

@@ -75,18 +75,27 @@ class ContextFile:
         )
 
 
-def load_context_files(cwd: str, scan: Scan, *, limit: int = LIMIT) -> tuple[ContextFile, ...]:
-    """The files of the first type that has something to say, in the order in which the prompt shows them."""
+def load_context_files(
+    cwd: str, scan: Scan, *, limit: int = LIMIT, is_trusted: Callable[[str], bool] = lambda _path: True
+) -> tuple[ContextFile, ...]:
+    """The files of the first type that has something to say, in the order in which the prompt shows them.
+
+    Of a file that the person does not trust, passages that somebody should look at first are left out.
+    """
+
+    def load(path: str) -> ContextFile | None:
+        return load_file(path, scan, shown_from=cwd, inside=root, limit=limit, trusted=is_trusted(path))
+
     root = git_root(cwd) or cwd
     for directory in _up_to(cwd, root):
         for name in NATIVE:
-            if found := load_file(os.path.join(directory, name), scan, shown_from=cwd, inside=root, limit=limit):
+            if found := load(os.path.join(directory, name)):
                 return (found,)
     for names in ALTERNATIVES:
         for name in names:
-            if found := load_file(os.path.join(cwd, name), scan, shown_from=cwd, inside=root, limit=limit):
+            if found := load(os.path.join(cwd, name)):
                 return (found,)
-    return tuple(_cursor_rules(cwd, root, scan, limit))
+    return tuple(_cursor_rules(cwd, load, limit))
 
 
 def load_file(
@@ -96,6 +105,7 @@ def load_file(
     shown_from: str,
     inside: str | None,
     limit: int = LIMIT,
+    trusted: bool = True,
 ) -> ContextFile | None:
     """One file made fit for the prompt; None when it does not exist or is empty."""
     if not os.path.lexists(path):
@@ -107,10 +117,10 @@ def load_file(
         return ContextFile(name=shown, path=path, state="unusable", text=note)
     text, verdict = foreign.text, scan(foreign.text)
     left_out: tuple[str, ...] = ()
-    if verdict.level == "refuse":
+    if verdict.level == "refuse" or (verdict.level == "ask" and not trusted):
         from hermes.safety.scanner import without_attacks
 
-        rest = without_attacks(text, shown, scan)
+        rest = without_attacks(text, shown, scan, doubtful=not trusted)
         if rest is None:
             note, classes = _blocked(shown, verdict), tuple(verdict.classes) or (UNNAMED,)
             return ContextFile(name=shown, path=path, state="blocked", text=note, left_out=classes)
@@ -161,11 +171,11 @@ def _up_to(directory: str, root: str) -> Iterator[str]:
             return
 
 
-def _cursor_rules(cwd: str, root: str, scan: Scan, limit: int) -> Iterator[ContextFile]:
+def _cursor_rules(cwd: str, load: Callable[[str], ContextFile | None], limit: int) -> Iterator[ContextFile]:
     left = TOTAL_LIMITS * limit
     left_out = 0
     for path in _cursor_paths(cwd):
-        found = load_file(path, scan, shown_from=cwd, inside=root, limit=limit)
+        found = load(path)
         if found is None:
             continue
         if len(found.text) > left:
@@ -358,7 +368,7 @@ def _scanner() -> bytes:
 
     here = os.path.dirname(safety.__file__ or "")
     seen = []
-    for place in (here, os.path.join(here, "lexicons")):
+    for place in (here, os.path.join(here, "data")):
         with os.scandir(place) as found:
             for each in found:
                 if each.is_file():
@@ -540,7 +550,7 @@ def _skills_index(inputs: PromptInputs) -> str:
 def _context_files(inputs: PromptInputs) -> tuple[ContextFile, ...]:
     if inputs.cwd is None or inputs.skip_context_files:
         return ()
-    return load_context_files(inputs.cwd, inputs.scan, limit=inputs.context_limit)
+    return load_context_files(inputs.cwd, inputs.scan, limit=inputs.context_limit, is_trusted=inputs.is_trusted)
 
 
 def _shown(files: tuple[ContextFile, ...]) -> str:

@@ -1,57 +1,65 @@
-"""Finds hidden text, and text that imitates the frame around it: template tokens, role lines, fences, headers."""
+"""Finds what no honest note has: hidden text, and imitations of the frame around a text in a prompt.
+
+Also the patterns of the documents that Hermes is built after, which are asked about whatever surrounds them.
+"""
 
 from __future__ import annotations
 
+import os.path
 import re
-from itertools import islice
 
 from hermes.base.values import value
-from hermes.safety.lexicon import LONG_TEXT, Beginnings
-from hermes.safety.tables import load_lines
+from hermes.safety.reveal import read_lines
 from hermes.safety.verdict import ASK, CLEAN, REFUSE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+# Hidden text.
+
 _SUSPECTS = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_TAGS = "[\U000e0000-\U000e007f]+"
+_TAGS = re.compile("[\U000e0000-\U000e007f]+")
 _FLAG = re.compile("^[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f$")
-_SELECTORS = "[\ufe00-\ufe0f\U000e0100-\U000e01ef]+"
+_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 _INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
 )
-_INVISIBLE_RUN = f"[{_INVISIBLE}]{{6,}}"
-_BITS = f"[{_INVISIBLE}]"
+_INVISIBLE_RUN = re.compile(f"[{_INVISIBLE}]{{6,}}")
+_BITS = re.compile(f"[{_INVISIBLE}]")
 # An override ends with its sign, or with the paragraph.
 _OVERRIDE = re.compile("([\u202d\u202e])([^\u202c\n\r\x1c-\x1e\x85\u2029]*)")
 _EMBEDDING = re.compile("[\u202a\u202b\u2066\u2067\u2068]")
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]")
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe]")
+# Between letters of scripts that are written without joiners, nothing invisible has a meaning.
+_JOINED = "A-Za-z0-9\u00c0-\u024f\u0370-\u052f\u4e00-\u9fff\u3040-\u30ff\uac00-\ud7a3"
+_INSIDE_WORD = re.compile(
+    f"(?<=[{_JOINED}])[\u00ad\u034f\u061c\u180e\u200b-\u200f\u2060-\u2064\ufeff\ufff9-\ufffc]+(?=[{_JOINED}])"
+)
 _FEWEST_BITS = 24
 _BLACK_FLAG = "\U0001f3f4"
 _TAG_LETTERS = {0xE0000 + code: chr(code) if 0x20 <= code < 0x7F else None for code in range(0x80)}  # noqa: PLR2004 - ASCII
 _FIRST_SUPPLEMENT = "\U000e0100"
 _STRAY_SELECTORS = 1  # one may be a paste accident
+_AROUND = 24
 
 
 @value
 class Hidden:
-    """A stretch no reader sees: what it says as far as it can be decoded, how it was hidden, and where."""
+    """A stretch no reader sees: what it says as far as it can be decoded, how it was hidden, and the level."""
 
     payload: str
     how: str
     level: str
-    start: int
-    end: int
 
 
 def hidden_texts(text: str) -> list[Hidden]:
     if text.isascii() or not _SUSPECTS.search(text):
         return []
-    finders = (_tags, _selector_bytes, _invisible_runs, _invisible_bits, _overrides, _embeddings)
+    finders = (_tags, _selector_bytes, _invisible_runs, _invisible_bits, _overrides, _embeddings, _inside_words)
     return [found for finder in finders if (found := finder(text)) is not None]
 
 
@@ -60,56 +68,55 @@ def hidden_texts(text: str) -> list[Hidden]:
 
 def _tags(text: str) -> Hidden | None:
     runs = [
-        run
-        for run in re.finditer(_TAGS, text)
+        run[0]
+        for run in _TAGS.finditer(text)
         if not (run.start() and text[run.start() - 1] == _BLACK_FLAG and _FLAG.match(run[0]))
     ]
-    payload = "".join(run[0] for run in runs).translate(_TAG_LETTERS)
-    return _hidden(payload, "tag characters", runs) if runs else None
+    return Hidden(payload="".join(runs).translate(_TAG_LETTERS), how="tag characters", level=REFUSE) if runs else None
 
 
 def _selector_bytes(text: str) -> Hidden | None:
-    runs = []
     values: list[int] = []
-    for run in re.finditer(_SELECTORS, text):
+    for run in _SELECTORS.finditer(text):
         single = len(run[0]) == 1
         if single and (run[0] < _FIRST_SUPPLEMENT or _is_ideograph(text[run.start() - 1 : run.start()])):
             continue  # one selector behind an emoji, or one of VS17 and up behind an ideograph, is honest
-        runs.append(run)
         values += map(_selector_value, run[0])
     if len(values) <= _STRAY_SELECTORS:
         return None
-    return _hidden(bytes(values).decode("utf-8", "replace"), "variation selectors", runs)
+    return Hidden(payload=bytes(values).decode("utf-8", "replace"), how="variation selectors", level=REFUSE)
 
 
 def _invisible_runs(text: str) -> Hidden | None:
-    runs = list(re.finditer(_INVISIBLE_RUN, text))
-    return _hidden(_decode_bits("".join(run[0] for run in runs)), "invisible run", runs) if runs else None
+    runs = _INVISIBLE_RUN.findall(text)
+    return Hidden(payload=_decode_bits("".join(runs)), how="invisible run", level=REFUSE) if runs else None
 
 
 def _invisible_bits(text: str) -> Hidden | None:
-    found = "".join(re.findall(_BITS, text))
+    found = "".join(_BITS.findall(text))
     payload = _decode_bits(found) if len(found) >= _FEWEST_BITS else ""
-    return _hidden(payload, "invisible bits", []) if payload else None
+    return Hidden(payload=payload, how="invisible bits", level=REFUSE) if payload else None
 
 
 def _overrides(text: str) -> Hidden | None:
-    spans = list(_OVERRIDE.finditer(text))
-    payload = "\n".join(span[2][::-1] if span[1] == "\u202e" else span[2] for span in spans)
-    return _hidden(payload, "bidirectional override", spans) if spans else None
+    spans = _OVERRIDE.findall(text)
+    payload = "\n".join(body[::-1] if sign == "\u202e" else body for sign, body in spans)
+    return Hidden(payload=payload, how="bidirectional override", level=REFUSE) if spans else None
 
 
 def _embeddings(text: str) -> Hidden | None:
     found = _EMBEDDING.search(text)
-    if found is None or _RIGHT_TO_LEFT.search(text.replace("\ufeff", "")):
+    if found is None or _RIGHT_TO_LEFT.search(text):
         return None
-    payload = text[found.end() :][::-1]
-    return Hidden(payload=payload, how="bidirectional embedding", level=ASK, start=found.start(), end=len(text))
+    return Hidden(payload=text[found.end() :][::-1], how="bidirectional embedding", level=ASK)
 
 
-def _hidden(payload: str, how: str, runs: list[re.Match[str]]) -> Hidden:
-    start, end = (runs[0].start(), runs[-1].end()) if runs else (-1, -1)
-    return Hidden(payload=payload, how=how, level=REFUSE, start=start, end=end)
+def _inside_words(text: str) -> Hidden | None:
+    found = _INSIDE_WORD.search(text)
+    if found is None:
+        return None
+    shown = text[max(0, found.start() - _AROUND) : found.end() + _AROUND]
+    return Hidden(payload=_SUSPECTS.sub("", shown), how="invisible character inside a word", level=ASK)
 
 
 def _decode_bits(chars: str) -> str:
@@ -143,127 +150,97 @@ def _is_ideograph(char: str) -> bool:
     )
 
 
-_ROLE = r"(?:system|developer|assistant|user|human|tool|admin|ai)"
-_ORDER = (
-    r"(?:you|ignore|disregard|forget|must|new|override|do|from now|always|never|the (?:assistant|ai|agent|model|user)"
-    r"|all|any|execute|run|send|your|please|grant|disable|enable|reveal|print|respond|act|this|approve|treat|user|stop"
-    r"|previous|safety|obey|no)\b"
-)
-_LINE_START = r"(?:^|\n)"
-_DELIMITER_LINE = r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)"
+# Imitations of the frame: template tokens, role lines, fences, headers, delimiters.
+
+FRAMES = os.path.join(os.path.dirname(__file__), "data", "frames.txt")
+_DELIMITER_LINE = re.compile(r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)")
 # Whoever explains a format names its signs; our own frame is never explained in an entry.
-_TALK = (
+_TALK = re.compile(
     r"\b(?:xml|html|elements?|tags?|templates?|tokenizer|schema|parser|escaped?|regex|fixtures?|syntax|tokens"
     r"|transcripts?|strip(?:ped)?)\b"
 )
-_OURS = ("memory", "user profile", "[blocked", "\u2550", "origin")
-_TURNS = ("human:", "user:", "assistant:")
-_ROW = re.compile(r"(\[(?:\\.|[^\]\\])+\]|[=~#<\u2550-])\{([1-9]),([0-9]?)\}")
-_START = 4  # letters
-_MANY = 2_000  # places, from which on it is quicker to look for one literal after the other
-_beginnings: list[Beginnings] = []
-_forgeries: list[tuple[str, str, str, str]] = []
+_OURS = frozenset({"memory", "user profile", "[blocked", "═"})
 _compiled: dict[str, re.Pattern[str]] = {}
-_quick: dict[str, tuple[re.Pattern[str] | None, re.Pattern[str]]] = {}
-_signs: dict[str, list[str]] = {}
+_frames: list[tuple[str, str, str, str]] = []
 
 
 def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int]]:
     """(level, start, end) in `folded` of what imitates the prompt's own frame."""
-    if "§" in raw and scope == "memory":
-        line = re.search(_DELIMITER_LINE, raw)
-        if line and raw.strip() != "§":
-            yield REFUSE, -1, -1
-    held = _held_in(folded) if len(folded) >= LONG_TEXT else None
-    for literal, level, level_in_code, source in _load():
-        if literal not in (folded if held is None else held) or (scope == "recall" and literal in _TURNS):
+    if scope == "memory" and "§" in raw and raw.strip() != "§" and _DELIMITER_LINE.search(raw):
+        yield REFUSE, 0, 0
+    for literal, level, level_in_code, source in frames():
+        if literal not in folded:
             continue
-        found = _first(source, folded)
-        if found is not None:
-            here = level_in_code if _in_code(folded, found.start()) else level
-            if here == REFUSE and literal not in _OURS and re.search(_TALK, folded):
-                here = ASK
-            if here != CLEAN:
-                yield here, found.start(), found.end()
+        found = _expression(source).search(folded)
+        if found is None:
+            continue
+        here = level_in_code if _in_code(folded, found.start()) else level
+        if here == REFUSE and literal not in _OURS and _TALK.search(folded):
+            here = ASK
+        if here != CLEAN:
+            yield here, found.start(), found.end()
 
 
-def _held_in(folded: str) -> set[str]:
-    """The literals that a long text holds; those that begin with a letter are looked for all at once."""
-    literals = dict.fromkeys(literal for literal, _, _, _ in _load())
-    words = known = [literal for literal in literals if literal.isascii() and literal[0].isalpha()]
-    if not _beginnings:
-        starts = sorted({word[:_START] for word in words})
-        size = -(-len(starts) // 8)  # neighbours in the alphabet go well together
-        _beginnings.append(Beginnings(*("|".join(starts[at : at + size]) for at in range(0, len(starts), size))))
-    places = list(islice(_beginnings[0].places(folded.encode("ascii", "replace")), _MANY))
-    if len(places) < _MANY:
-        seen = {folded[at : at + _START] for at in places}
-        seen |= {start[:-1] for start in seen}  # for the literals of three letters
-        words = [word for word in known if word[:_START] in seen]
-    # A single sign is found or missed in no time.
-    signs = [literal for literal in literals.keys() - known if literal[0] in folded]
-    return {literal for literal in [*words, *signs] if literal in folded}
-
-
-def _first(source: str, folded: str) -> re.Match[str] | None:
-    """Where an expression first matches; in a long text it is searched for by its first sign, soon found or missed."""
-    if len(folded) < LONG_TEXT:
-        if source not in _compiled:
-            _compiled[source] = re.compile(_from_its_first_sign(source))
-        return _compiled[source].search(folded)
-    if source not in _quick:
-        _quick[source] = _quickly_searched(source)
-        _signs[source] = first_signs(source)
-    if _signs[source] and not any(sign in folded for sign in _signs[source]):
-        return None
-    start, anywhere = _quick[source]
-    return (start.match(folded) if start else None) or anywhere.search(folded)
-
-
-def _quickly_searched(source: str) -> tuple[re.Pattern[str] | None, re.Pattern[str]]:
-    """An expression as what it matches at the start of a text, if that differs, and what it matches elsewhere."""
-    if source.startswith(_LINE_START):
-        rest = f"(?:{source[len(_LINE_START) :]})"
-        return re.compile(rest), re.compile("\n" + rest)
-    return None, re.compile(_from_its_first_sign(source))
-
-
-def _from_its_first_sign(source: str) -> str:
-    """An expression with the sign written out once that it begins with several of: the search can look for it alone.
-
-    Of any number of them it matches only from the first on, and all at once: rows of thousands would take minutes else.
-    """
-    row = _ROW.match(source)
-    if row is None:
-        return source
-    sign, least, most = row[1], int(row[2]), row[3]
-    rest = source[row.end() :]
-    if most:
-        return f"{sign * least}{sign}{{0,{int(most) - least}}}{rest}"
-    return f"{sign}(?<!{sign}{sign}){sign}{{{least - 1},}}+{rest}"
-
-
-def first_signs(source: str) -> list[str]:
-    """The signs with one of which all begins that an expression matches; none when that is not to be seen at once."""
-    found = re.match(r"(?:\[(?:\\\W|[^\w\s\]\\^])+\]|\\?[^\w\s\\^.(|])(?![?*]|\{0)", source)
-    return [sign for sign in sorted(set(found[0])) if re.fullmatch(found[0], sign)] if found else []
-
-
-def expressions() -> list[tuple[str, str]]:
-    """Each expression, with what a text must hold for it to be tried."""
-    return [(literal, source) for literal, _, _, source in _load()]
-
-
-def _load() -> list[tuple[str, str, str, str]]:
-    if not _forgeries:
-        for line in load_lines("markup.rules"):
-            literal, level, level_in_code, source = line.split("\t")
-            source = source.replace("{role}", _ROLE).replace("{order}", _ORDER)
-            _forgeries.append((literal, level, level_in_code, source))
-    return _forgeries
+def frames() -> list[tuple[str, str, str, str]]:
+    """What must occur, the level in running text, the level inside `code`, and the expression of each imitation."""
+    if not _frames:
+        parts: dict[str, str] = {}
+        for line in read_lines(FRAMES):
+            name, _, rest = line.partition("\t")
+            if name.startswith("@"):
+                parts[name[1:]] = rest
+                continue
+            level, level_in_code, source = rest.split("\t")
+            for part, expression in parts.items():
+                source = source.replace("{" + part + "}", expression)
+            _frames.append((name, level, level_in_code, source))
+    return _frames
 
 
 def _in_code(text: str, position: int) -> bool:
     line_start = text.rfind("\n", 0, position) + 1
-    # fold() turns backticks into apostrophes outside ASCII, so both count.
-    return text[line_start:position].replace("'", "`").count("`") % 2 == 1
+    return text[line_start:position].count("`") % 2 == 1
+
+
+# The floor: what the documents refuse is at least asked about.
+
+_SECRET_FILES = r"\.env\b|credentials|\.netrc|\.pgpass|\.npmrc|\.pypirc"  # noqa: S105
+_FLOOR: tuple[tuple[str, str, str], ...] = (
+    ("override", "ignore", r"\bignore\s+(?:(?:previous|all|above|prior|any|the|your|my)\s+){1,4}instructions"),
+    ("role_hijack", "you", r"\byou\s+are\s+now\s"),
+    ("concealment", "tell", r"\bdo\s+not\s+tell\s+the\s+user"),
+    ("override", "prompt", r"\bsystem\s+prompt\s+override"),
+    ("override", "disregard", r"\bdisregard\s+(?:your|all|any)\s+(?:\w+\s+){0,2}(?:instructions|rules|guidelines)"),
+    (
+        "jailbreak",
+        "act",
+        r"\bact\s+as\s+(?:if|though)\s+you\s+(?:have\s+no|don't\s+have)\s+(?:restrictions|limits|rules)",
+    ),
+    ("persistence", "authorized", r"authorized[_ ]keys"),
+    ("secret_reading", ".ssh", r"(?:\$home|~)/\.ssh\b"),
+    ("secret_reading", ".hermes", r"(?:\$home|~)/\.hermes/\.env"),
+)
+# A command, and what stands anywhere behind it on the same line; apart, because together they would not be linear.
+_FLOOR_COMMANDS: tuple[tuple[str, str, str], ...] = (
+    ("exfiltration", r"\b(?:curl|wget)\s", r"\$\{?\w{0,60}?(?:key|token|secret|password|credential|api)"),
+    ("secret_reading", r"\bcat\s", _SECRET_FILES),
+)
+
+
+def on_the_floor(folded: str) -> Iterator[tuple[str, int, int]]:
+    """(class, start, end) of what matches a pattern of the documents."""
+    for threat, literal, source in _FLOOR:
+        if literal in folded and (found := _expression(source).search(folded)):
+            yield threat, found.start(), found.end()
+    for threat, command, target in _FLOOR_COMMANDS:
+        for line in re.finditer("[^\n]+", folded) if _expression(target).search(folded) else ():
+            first = _expression(command).search(folded, line.start(), line.end())
+            if first and (found := _expression(target).search(folded, first.end(), line.end())):
+                yield threat, first.start(), found.end()
+                break
+
+
+def _expression(source: str) -> re.Pattern[str]:
+    if source not in _compiled:
+        _compiled[source] = re.compile(source)
+    return _compiled[source]

@@ -163,7 +163,7 @@ class Workspace:
     def memory_text(self, target: str) -> str:
         """The live block of a memory file as a prompt would show it; empty when there is nothing in it."""
         entries = tuple(dict.fromkeys(self.store.entries(target)))
-        shown = blocked_in_prompt(entries, FILES[target])
+        shown = blocked_in_prompt(entries, FILES[target], lambda: self.store.provenance(target))
         return block(target, shown, usage(entries, self.store.limit(target)))
 
     def search(self, query: str, wanted: Criteria) -> Found:

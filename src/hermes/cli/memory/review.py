@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import StorageError
+from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.commands.inspect import judge, judged_lines
@@ -141,7 +141,22 @@ def _reset(given: ui.Given, context: ui.Context) -> None:
     report(given, *(store.reset(target, cause=BY_HAND) for target in targets), several=True)
 
 
+def _accept(given: ui.Given, context: ui.Context) -> int:
+    store = open_store(context)
+    found = [(target, entry) for target in store.targets for entry in store.entries(target) if given.accept in entry]
+    if len(found) != 1:
+        held = counted(len(found), "entry holds", "entries hold")
+        raise NotFound(f"{held} {given.accept!r}, expected one; use words that only one has")
+    target, entry = found[0]
+    if judge(entry, scan_entries([entry])[0])["verdict"] == "refuse":
+        raise WriteRefused("this entry is refused, so it is never shown; write the plain fact instead", kind="threat")
+    report(given, store.accept(target, entry, cause=BY_HAND))
+    return ui.OK
+
+
 def _scan_memory(given: ui.Given, context: ui.Context) -> int:
+    if given.accept:
+        return _accept(given, context)
     store = open_store(context)
     judged = []
     for target in store.targets:
@@ -169,6 +184,8 @@ def _import(given: ui.Given, context: ui.Context) -> int:
 _DECISION = (*ui.ids(_LISTING), PROJECT)
 
 
+_ACCEPTED = ui.option("--accept WORDS", "show the entry with these words to the model, although it is asked about")
+
 COMMANDS = {
     "memory status": ui.command(_status, ui.option("--offline", "do not ask the backends of external memory"), PROJECT),
     "memory pending": ui.command(_pending),
@@ -176,7 +193,7 @@ COMMANDS = {
     "memory reject": ui.command(_reject, *_DECISION),
     "memory adopt": ui.command(_adopt, *targets()),
     "memory reset": ui.command(_reset, ui.YES, *targets(None)),
-    "memory scan": ui.command(_scan_memory),
+    "memory scan": ui.command(_scan_memory, _ACCEPTED),
     "memory import": ui.command(
         _import,
         ui.option("source FILE|FOLDER|NAME", "what to read; claude-code or codex: their usual places"),
