@@ -7,6 +7,8 @@ many requests are unfinished at once, the oldest of them is dropped.
 from __future__ import annotations
 
 import asyncio
+import os
+import resource
 import socket
 import threading
 from dataclasses import dataclass
@@ -20,8 +22,31 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive
 
 _MOST_REQUESTS = 4096
+_MOST_DESCRIPTORS = 1 << 16
+_DESCRIPTORS = "/dev/fd"  # lists those of the process that looks
 _LARGEST_HEADERS = 64 << 10
 _STOP_SECONDS = 30
+
+
+def raise_descriptor_limit() -> None:
+    """Lets this process open as many files and sockets as the system allows it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
+def descriptor_limit() -> int:
+    """How many files and sockets this process may have open."""
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return _MOST_DESCRIPTORS if soft == resource.RLIM_INFINITY else min(soft, _MOST_DESCRIPTORS)
+
+
+def free_descriptors() -> int:
+    try:
+        return descriptor_limit() - len(os.listdir(_DESCRIPTORS))
+    except OSError:  # not even the list could be opened
+        return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +100,7 @@ class Protocol(H11Protocol):
     header_seconds = 20.0
     most_unfinished = 200
     grace_seconds = 1.0  # many honest clients may connect in the same moment
+    most_open = _MOST_REQUESTS
     since = 0.0
     _deadline: asyncio.TimerHandle | None = None
 
@@ -83,6 +109,7 @@ class Protocol(H11Protocol):
         self.since = self.loop.time()
         self._expect_headers()
         self._drop_unfinished()
+        self._drop_unused()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -100,6 +127,18 @@ class Protocol(H11Protocol):
         for since, _, connection in waiting[: -self.most_unfinished]:
             if now - since > self.grace_seconds:
                 connection.transport.close()
+
+    def _drop_unused(self) -> None:
+        """Closes the oldest connections beyond the limit that are only kept alive: each holds a descriptor."""
+        connections = [each for each in self.connections if isinstance(each, Protocol)]
+        unused = sorted((each.since, id(each), each) for each in connections if each.is_only_kept_alive)
+        for _, _, connection in unused[: max(0, len(connections) - self.most_open)]:
+            connection.transport.close()
+
+    @property
+    def is_only_kept_alive(self) -> bool:
+        answered = not self.owes_a_request and not self._answering
+        return answered and not self.transport.is_closing()
 
     @property
     def owes_a_request(self) -> bool:
@@ -134,16 +173,21 @@ class HttpServer:
     def __init__(self, app: ASGIApp, listening: socket.socket, *, drain_seconds: int) -> None:
         self._listening = listening
         self.port = int(listening.getsockname()[1])
+        most = min(_MOST_REQUESTS, max(1, descriptor_limit() // 2))
+
+        class Limited(Protocol):
+            most_open = max(1, most // 2)
+
         config = uvicorn.Config(
             app,
-            http=Protocol,
+            http=Limited,
             log_config=None,  # as everything else is logged
             access_log=False,  # addresses and paths of people are nobody's business
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=30,
             timeout_graceful_shutdown=drain_seconds,
-            limit_concurrency=_MOST_REQUESTS,
+            limit_concurrency=most,
             h11_max_incomplete_event_size=_LARGEST_HEADERS,
         )
         self._server = uvicorn.Server(config)

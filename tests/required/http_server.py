@@ -13,5 +13,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "http.fair": ("nobody can keep the server from answering somebody else", "product"),
     "http.limits": ("body and rate limits, Origin and Host checks, time-outs", "product"),
     "http.drain": ("a server that is stopped finishes what is running", "product"),
+    "http.descriptors": ("it never runs out of descriptors: handles are shared, idle conversations closed", "product"),
     "http.observed": ("health, and metrics in Prometheus format without a word of anybody", "product"),
 }

@@ -396,7 +396,7 @@ def test_what_is_kept_open_for_people_is_bounded(home: Path) -> None:
     names = tuple(f"p{number}" for number in range(6))
     prepare(home, [], people=names)
     now = [0.0]
-    conversations = Conversations(People(find_home(home)).home_of, most=2, clock=lambda: now[0])
+    conversations = Conversations(People(find_home(home)).home_of, most_people=2, clock=lambda: now[0])
     for name in names:
         now[0] += 61
         assert conversations.workspace(name).status()["person"] == name

@@ -8,13 +8,14 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from soak import agent, compaction, curated, gateway, migration, people, providers, sessions
+from soak import agent, compaction, curated, descriptors, gateway, migration, people, providers, sessions
 from soak.common import Options
 
 _PARTS = {
     "agent": agent,
     "compaction": compaction,
     "curated": curated,
+    "descriptors": descriptors,
     "gateway": gateway,
     "migration": migration,
     "people": people,

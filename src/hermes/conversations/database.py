@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import threading
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self
 
@@ -43,6 +44,8 @@ class SessionDB:
         self._meaning = Meaning(store, semantic)
         self._search = SearchEngine(store, self._meaning)
         self._waiting = 0
+        self._users = 1
+        self._users_lock = threading.Lock()
 
     @cached_property
     def images(self) -> Images:
@@ -296,7 +299,22 @@ class SessionDB:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def share(self) -> Self | None:
+        """One more user of this handle, who closes it too: the last to do so closes the file.
+
+        None when the handle is of no more use: closed, damaged, only to read, or its file was replaced.
+        """
+        with self._users_lock:
+            if not self._users or self.store.damage or self.store.only_read or self.store.is_replaced():
+                return None
+            self._users += 1
+            return self
+
     def close(self) -> None:
+        with self._users_lock:
+            self._users = max(0, self._users - 1)
+            if self._users:
+                return
         self.store.close()
 
 

@@ -26,6 +26,7 @@ from hermes.gateway.platforms.base import Later, Never
 from hermes.gateway.platforms.telegram import Telegram, telegram_of
 from hermes.gateway.platforms.webhook import webhook_of
 from hermes.gateway.router import Router
+from hermes.http_server import descriptor_limit
 from hermes.operations.forget import finish_removals
 from hermes.session.models import main_model
 from hermes.settings.config import load_settings
@@ -49,6 +50,7 @@ _QUICK_WORKERS = 2
 _STATUS_SECONDS = 5.0
 _SWEEP_SECONDS = 60.0
 _LARGEST = 1 << 20
+_DESCRIPTORS_EACH = 8  # an open conversation has six
 _LOG = logging.getLogger("hermes.gateway")
 _REMEMBERED = 10_000  # strangers who have had their answer
 _WAITING = 1_000  # strangers who wait for it
@@ -87,7 +89,7 @@ class Gateway:
             self.ledger,
             ResetPolicy.of(settings),
             clock=clock,
-            most=settings.integer("gateway.open_conversations"),
+            most=min(settings.integer("gateway.open_conversations"), descriptor_limit() // _DESCRIPTORS_EACH),
             open_agent=open_agent,
         )
         commands = Commands(self.directory, self.conversations, self.ledger, waiting=self._waiting)

@@ -17,7 +17,7 @@ from starlette.routing import Match, Route
 from hermes.agent import Agent
 from hermes.base.errors import HermesError, SettingsError
 from hermes.base.version import __version__
-from hermes.http_server import BodyLimits, BodyRefused
+from hermes.http_server import BodyLimits, BodyRefused, descriptor_limit
 from hermes.llm.scripted import Scripted
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
@@ -128,6 +128,7 @@ def _responses(status: int, gives: dict[str, Any], failures: str) -> dict[str, A
 
 _API_WORKERS = 16
 _API_CALLS_EACH = 4  # of them that one person may use at a time
+_DESCRIPTORS_EACH = 16  # a person's share of the descriptors: an open database has six
 _CHECK_SECONDS = 5.0  # seconds between two looks at who is no longer known
 _SAFE_TOOLSETS = ("memory", "session_search", "skills", "context", "todo")  # nothing that reaches out or in
 _DESCRIPTION = "/openapi.json"
@@ -157,7 +158,8 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
     metrics = Metrics()
     conversations = Conversations(
         people.home_of,
-        most=settings.integer("server.open_conversations"),
+        most=min(settings.integer("server.open_conversations"), descriptor_limit() // 2),
+        most_people=descriptor_limit() // _DESCRIPTORS_EACH,
         toolsets=None if "server" in (settings.get("enabled_toolsets") or {}) else _SAFE_TOOLSETS,
         open_agent=open_agent,
     )

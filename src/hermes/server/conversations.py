@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -9,8 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent import Agent
-from hermes.base.errors import DamagedFile, NotFound, StorageError
+from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
 from hermes.base.events import Retrying, TextDelta, TurnFinished
+from hermes.http_server import descriptor_limit, free_descriptors
 from hermes.server.openai_wire import Answer, BadRequest, digest
 from hermes.server.workspace import Workspace
 from hermes.session.context import unanswered_calls
@@ -18,14 +20,18 @@ from hermes.session.context import unanswered_calls
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from hermes.conversations.database import SessionDB
     from hermes.server.openai_wire import ChatRequest
     from hermes.settings.home import Home
 
     Open = Callable[..., Agent]
     HomeOf = Callable[[str], Home]
 
+_LOG = logging.getLogger("hermes.server")
 SOURCE = "server"
 _IN_USE = 60.0  # seconds after which nobody can still be busy with a workspace they asked for
+_IN_USE_IN_NEED = 10.0  # the same while descriptors run out
+_RESERVE = 0.25  # of the descriptors, kept for what runs: sockets, files of a turn
 _BUSY_SECONDS = 60.0  # seconds a request waits for the turn before it in the same conversation
 
 
@@ -77,6 +83,7 @@ class Conversations:
         home_of: HomeOf,
         *,
         most: int = 512,
+        most_people: int = 512,
         toolsets: Collection[str] | None = None,
         open_agent: Open = Agent.open,
         clock: Callable[[], float] = time.monotonic,
@@ -84,6 +91,7 @@ class Conversations:
         self._home_of = home_of
         self._toolsets = toolsets
         self._most = most
+        self._most_people = most_people
         self._open_agent = open_agent
         self._clock = clock
         self._lock = threading.Lock()
@@ -97,15 +105,38 @@ class Conversations:
     def workspace(self, person: str) -> Workspace:
         now = self._clock()
         with self._lock:
+            known = self._workspaces.get(person)
+        if known is None:
+            self._keep_reserve()
+        with self._lock:
             known = self._workspaces.pop(person, None)
             found = known[0] if known else Workspace(self._home_of(person), source=SOURCE)
             self._workspaces[person] = (found, now)
-            spare = len(self._workspaces) - self._most
-            idle = [name for name, (_, used) in self._workspaces.items() if now - used > _IN_USE]
-            gone = [self._workspaces.pop(name)[0] for name in idle[: max(0, spare)]]
+        self._close_workspaces(_IN_USE, self._most_people)
+        return found
+
+    def _close_workspaces(self, idle_seconds: float, most: int) -> None:
+        now = self._clock()
+        with self._lock:
+            idle = [name for name, (_, used) in self._workspaces.items() if now - used > idle_seconds]
+            gone = [self._workspaces.pop(name)[0] for name in idle[: max(0, len(self._workspaces) - most)]]
         for workspace in gone:
             workspace.close()
-        return found
+
+    def _keep_reserve(self) -> bool:
+        """Closes what nobody uses when few descriptors are left; whether that was needed."""
+        if free_descriptors() > descriptor_limit() * _RESERVE:
+            return False
+        _LOG.warning(
+            "few descriptors are left of %d: idle conversations are closed; raise the limit (ulimit -n)",
+            descriptor_limit(),
+        )
+        with self._lock:
+            idle = self._drop_idle(0)
+        for conversation in idle:
+            _close(conversation)
+        self._close_workspaces(_IN_USE_IN_NEED, 0)
+        return True
 
     def converse(
         self,
@@ -148,7 +179,12 @@ class Conversations:
 
     @contextmanager
     def _entered(self, person: str, name: str, request: ChatRequest, model: str) -> Iterator[Conversation]:
-        conversation = self._find(person, name, request, model)
+        try:
+            conversation = self._find(person, name, request, model)
+        except (HermesError, OSError):
+            if not self._keep_reserve():
+                raise
+            conversation = self._find(person, name, request, model)  # nothing of this turn has happened yet
         if not conversation.lock.acquire(timeout=_BUSY_SECONDS):
             self._release(conversation)
             raise BadRequest("this conversation is still answering; wait for it", status=409, code="busy")
@@ -214,8 +250,18 @@ class Conversations:
         return Conversation(person, agent, request.system, "" if name else digest(history))
 
     def _open(self, person: str, *, model: str, **more: Any) -> Agent:
-        home = self._home_of(person)
-        return self._open_agent(home, SOURCE, model=model, project="", toolsets=self._toolsets, **more)
+        self._keep_reserve()
+        home, database = self._home_of(person), self._database(person)
+        return self._open_agent(
+            home, SOURCE, model=model, project="", toolsets=self._toolsets, database=database, **more
+        )
+
+    def _database(self, person: str) -> SessionDB | None:
+        """The handle that all conversations of a person share: one each would take five descriptors."""
+        try:
+            return self.workspace(person).database
+        except StorageError:
+            return None  # then the session says why, and keeps what is said elsewhere
 
     def _enter(self, conversation: Conversation, name: str = "") -> Conversation:
         """Takes a conversation into the list; another thread may have opened the same one meanwhile."""
@@ -227,17 +273,17 @@ class Conversations:
             chosen.users += 1
             if name:
                 self._names[conversation.person, name] = conversation.key
-            idle = self._drop_idle()
+            idle = self._drop_idle(self._most)
         if known is not None:
             conversation.agent.close()
         for each in idle:
             _close(each)
         return chosen
 
-    def _drop_idle(self) -> list[Conversation]:
-        """The longest unused conversations beyond the limit, taken off the list."""
+    def _drop_idle(self, most: int) -> list[Conversation]:
+        """The longest unused conversations beyond so many, taken off the list."""
         idle = [key for key, conversation in self._conversations.items() if not conversation.users]
-        gone = [self._conversations.pop(key) for key in idle[: max(0, len(self._conversations) - self._most)]]
+        gone = [self._conversations.pop(key) for key in idle[: max(0, len(self._conversations) - most)]]
         if gone:
             self._names = {key: place for key, place in self._names.items() if place in self._conversations}
         return gone

@@ -119,12 +119,14 @@ class SessionStorage:
         *,
         must_store: bool = False,
         is_long_lived: bool = False,
+        shared: SessionDB | None = None,
     ) -> None:
         self._home = home
         self._settings = settings
         self._owner = owner or "local"
         self.must_store = must_store
         self.is_long_lived = is_long_lived
+        self._shared = shared  # an open handle that others use, too
         self.opened_as = ""  # the session as it was opened; a compaction may go on in a child
         self.trouble: StorageError | None = None  # why state.db cannot be used now
         self.spare: Spare | None = None  # where the conversation is kept instead
@@ -179,7 +181,8 @@ class SessionStorage:
     def open_again(self, *, wait: float) -> SessionDB:
         from hermes.conversations.database import SessionDB
 
-        return SessionDB.open(
+        shared = self._shared.share() if self._shared is not None else None
+        return shared or SessionDB.open(
             self._home.join(DATABASE),
             owner=self._owner,
             durability="turn",
@@ -188,7 +191,10 @@ class SessionStorage:
         )
 
     def try_again(self) -> None:
-        """Opens a database that could not be opened before, if that works now; waits for nobody."""
+        """Opens a database that could not be opened before or was replaced since; waits for nobody."""
+        if self._database is not None and self.spare is None and self._database.store.is_replaced():
+            self._database.close()
+            self._database, self.trouble = None, StorageError("state.db was replaced while it was open; try again")
         if self.trouble is not None and self.spare is None:
             try:
                 database = self.open_again(wait=0.0)
@@ -293,6 +299,7 @@ class SessionKeywords(TypedDict, total=False):
     trusted_folders: Sequence[str] | None
     vouches: bool
     ask: Callable[[str], bool] | None
+    database: SessionDB | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,6 +320,8 @@ class SessionOptions:
 
     When `state.db` is locked or damaged, the session goes on with a notice and keeps the conversation in `unsaved/`
     until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
+
+    `database` is an open `state.db` of the same home and owner that several sessions use, instead of one handle each.
     """
 
     context_length: int | None = None
@@ -332,6 +341,7 @@ class SessionOptions:
     trusted_folders: Sequence[str] | None = None
     vouches: bool = False
     ask: Callable[[str], bool] | None = None
+    database: SessionDB | None = None
 
     def changed(self, more: Mapping[str, Any]) -> SessionOptions:
         """These options with other values; TypeError for a name that is none of them."""
@@ -599,7 +609,9 @@ def open_parts(
         toolsets = toolsets_of(chosen, platform)
     strict = chosen.flag("sessions.required") if options.must_store is None else options.must_store
     is_long_lived = CHAT in (options.identity or {})
-    storage = SessionStorage(place, chosen, owner, must_store=strict, is_long_lived=is_long_lived)
+    storage = SessionStorage(
+        place, chosen, owner, must_store=strict, is_long_lived=is_long_lived, shared=options.database
+    )
     try:
         if resume is not None and owner is not None and project is None:
             from hermes.settings.home import recorded_project

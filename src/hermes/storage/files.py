@@ -201,7 +201,8 @@ class Folder:
 
     def replace(self, name: str, data: bytes) -> None:
         """Puts `data` in place of the file, all or nothing, and returns when it would survive a power cut."""
-        temporary = f".{name}.{os.getpid()}.tmp"
+        # Threads of a server may replace the same file at once.
+        temporary = f".{name}.{threading.get_native_id()}.{os.getpid()}.tmp"
         self.discard_abandoned()
         self.discard(temporary)
         self.write_new(temporary, data)

@@ -237,6 +237,9 @@ class Conversations(Protocol):
     @property
     def in_transaction(self) -> bool: ...
 
+    def is_replaced(self) -> bool:
+        """Whether something else stands there now, so that what is written through this handle would be lost."""
+
     def mark_damaged(self, seen: str) -> None:
         """From now on nothing is written: what is broken must not be made worse."""
 

@@ -20,7 +20,7 @@ from hermes.settings.people import OWNER, People
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hermes.gateway.directory import Directory
     from hermes.operations.forget import Forgotten
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # The lines of the first two hold addresses, and Telegram's hold the token; the third has one for every request.
 _QUIET = ("httpx", "httpcore", "mcp")
+_ONCE_IN = 60.0  # seconds between two lines about the same trouble
+_MOST_COMPLAINTS = 200
 
 
 def log_with_times() -> None:
@@ -36,6 +38,30 @@ def log_with_times() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(Repeated())
+
+
+class Repeated(logging.Filter):
+    """Lets the same complaint through once a minute, with how often it was left out since."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._seen: dict[tuple[str, str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno < logging.WARNING:
+            return True
+        what = (record.name, str(record.msg), str(record.exc_info[0]) if record.exc_info else "")
+        at, left_out = self._seen.get(what, (0.0, 0))
+        if at and self._clock() - at < _ONCE_IN:
+            self._seen[what] = (at, left_out + 1)
+            return False
+        self._seen = dict(list(self._seen.items())[-_MOST_COMPLAINTS:]) | {what: (self._clock(), 0)}
+        if left_out:
+            record.msg = f"{record.msg} (and {left_out:,} more of the same kind)"
+        return True
 
 
 _SWITCH_SECONDS = 0.0005
@@ -46,10 +72,11 @@ _LAST_PORT = 65535
 def start(context: ui.Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> None:
     """Serves until it is told to stop (SIGINT, SIGTERM), then lets what is running finish."""
     try:
-        from hermes.http_server import HttpServer
+        from hermes.http_server import HttpServer, raise_descriptor_limit
         from hermes.server.app import build
     except ImportError as error:
         raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
+    raise_descriptor_limit()
     settings = context.settings
     service = build(context.home, only_mcp=only_mcp)
     host = host or settings.text("server.host")
@@ -101,7 +128,9 @@ def _run(given: ui.Given, context: ui.Context) -> None:
 
     try:
         from hermes.gateway.service import Gateway
+        from hermes.http_server import raise_descriptor_limit
 
+        raise_descriptor_limit()
         gateway = Gateway(context.home, port=given.port)
     except ImportError as error:
         raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error

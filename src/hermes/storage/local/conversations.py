@@ -186,6 +186,9 @@ class LocalConversations:
     def in_transaction(self) -> bool:
         return self.database.connection.in_transaction
 
+    def is_replaced(self) -> bool:
+        return self.database.is_replaced()
+
     def mark_damaged(self, seen: str) -> None:
         self.database.mark_damaged(seen)
 

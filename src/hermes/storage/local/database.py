@@ -83,6 +83,7 @@ class WriteLog:
         self._connection = connection
         self._another = another
         self._file: int | None = None
+        self._opening = threading.Lock()
         self._pages = 0
         self._work: threading.Thread | None = None
         self._doubted: str | None = None  # why the log could not be synced
@@ -101,13 +102,18 @@ class WriteLog:
 
     def sync(self) -> None:
         """Everything that was committed into the log so far is on the disk when this returns."""
+        if not self.try_sync():
+            self.write_through()
+
+    def try_sync(self) -> bool:
+        """Asks the disk; needs no lock, so that others who use the same connection go on meanwhile."""
         try:
             if self._doubted is None:
                 _to_disk(self._opened())
-                return
+                return True
         except OSError as error:
             self._doubted = error.strerror or "unknown error"
-        self._write_through()
+        return False
 
     def close(self) -> None:
         if self._work is not None:
@@ -150,12 +156,13 @@ class WriteLog:
         return not busy and bool(done == pages)
 
     def _opened(self) -> int:
-        if self._file is None:
-            # SQLite holds no locks on this file, so closing another descriptor of it takes none away.
-            self._file = os.open(self._path + "-wal", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        return self._file
+        with self._opening:
+            if self._file is None:
+                # SQLite holds no locks on this file, so closing another descriptor of it takes none away.
+                self._file = os.open(self._path + "-wal", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            return self._file
 
-    def _write_through(self) -> None:
+    def write_through(self) -> None:
         """The log could not be synced and is not relied on again until the database itself has taken what it holds."""
         end = time.monotonic() + _PATIENCE
         whole = False
@@ -321,9 +328,9 @@ class Database:
 
     def sync(self) -> None:
         """Makes everything committed so far survive a power cut as well (durability "turn")."""
-        with self.lock, self.translated():
-            if self._log is not None:
-                self._log.sync()
+        if self._log is not None and not self._log.try_sync():
+            with self.lock, self.translated():
+                self._log.write_through()
         self._require_same_file()
 
     def mark_damaged(self, seen: str) -> None:
@@ -338,6 +345,9 @@ class Database:
     @property
     def damage(self) -> str | None:
         return self._damage
+
+    def is_replaced(self) -> bool:
+        return [_identity(name) for name in self._files] != self._identities
 
     def close(self) -> None:
         with self.lock:
