@@ -55,6 +55,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "sessions.owners": ("one owner's sessions are not reachable from another's handle by any call", "product"),
+    "sessions.failing-disk": (
+        "while system calls fail, every public operation ends well or with a typed error",
+        "product",
+    ),
     "sessions.clock": ("order, neighbours and listing do not depend on the clock", "product"),
     "search.any_query": ("any text can be searched without an error, and a stored word is found", "003 Session Search"),
     "search.coverage": ("lists, order and summaries get messages from the whole time of a topic", "product"),

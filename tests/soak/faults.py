@@ -25,12 +25,8 @@ def run(
 ) -> list[Outcome]:
     """`part`: faults, kills, recovery or all; `operations` and `errors`: only these; `stride`: every n-th call only."""
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="soak-") as place:
-        shim = os.path.join(place, "faults.so")
-        subprocess.run(
-            ["cc", "-shared", "-fPIC", "-O1", "-o", shim, os.path.join(_HERE, "faults.c"), "-ldl"], check=True
-        )
         environment = os.environ | {
-            "LD_PRELOAD": shim,
+            "LD_PRELOAD": build_shim(place),
             "PYTHONPATH": os.pathsep.join((os.path.dirname(_HERE), os.environ.get("PYTHONPATH", ""))),
         }
         finished = subprocess.run(
@@ -45,6 +41,14 @@ def run(
             check=True,
         )
     return [Outcome(**each) for each in json.loads(finished.stdout)]
+
+
+def build_shim(folder: str) -> str:
+    """The path of the library to preload, built in this folder."""
+    shim = os.path.join(folder, "faults.so")
+    source = os.path.join(_HERE, "faults.c")
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
+    return shim
 
 
 class Shim:

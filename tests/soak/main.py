@@ -8,7 +8,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from soak import agent, compaction, curated, descriptors, gateway, migration, people, providers, sessions
+from soak import agent, compaction, curated, descriptors, gateway, migration, operations, people, providers, sessions
 from soak.common import Options
 
 _PARTS = {
@@ -18,6 +18,7 @@ _PARTS = {
     "descriptors": descriptors,
     "gateway": gateway,
     "migration": migration,
+    "operations": operations,
     "people": people,
     "providers": providers,
     "sessions": sessions,

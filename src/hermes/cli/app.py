@@ -40,11 +40,23 @@ def run(arguments: list[str]) -> int:
         return ui.OK
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except OSError as error:
+        if error.filename is None:  # standard output: see __main__
+            raise
+        code = ui.REFUSED
+        ui.failure(_disk_error(error), code, as_json="--json" in words)
     except HermesError as error:
         code = ui.USAGE if isinstance(error, SettingsError) else ui.REFUSED
         before_dashes = words[: words.index("--") if "--" in words else None]
         ui.failure(error, code, as_json="--json" in before_dashes)
     return code
+
+
+def _disk_error(error: OSError) -> HermesError:
+    """What the system refused and nobody below explained."""
+    from hermes.storage.files import explain
+
+    return explain("use", str(error.filename), error)
 
 
 def _take_global_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:

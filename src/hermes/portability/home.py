@@ -120,6 +120,8 @@ class HomeFiles:
                 status = os.lstat(os.path.join(place, name))
             except FileNotFoundError:
                 continue  # somebody has just finished with it
+            except OSError as error:
+                raise explain("read", os.path.join(place, name), error) from error
             if self._is_left_out(name, folder, status.st_mode):
                 continue
             if stat.S_ISDIR(status.st_mode):

@@ -7,6 +7,7 @@ whose message names the file, the cause and a remedy; a file that cannot be read
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -16,7 +17,7 @@ from hermes.base.errors import DamagedFile, StorageError, UnsafePath
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Self
 
 MIGRATION_FOLDER = ".migrating"  # in a home that is being built
@@ -415,6 +416,16 @@ def explain(action: str, path: str, error: OSError) -> StorageError:
     reason = error.strerror or str(error)
     remedy = _REMEDIES.get(error.errno or 0, "nothing was changed; look at the cause and try again")
     return StorageError(f"could not {action} {path}: {reason}; {remedy}")
+
+
+@contextlib.contextmanager
+def explained(action: str, path: str) -> Iterator[None]:
+    """Around an operation on many files: whatever the system refuses in it comes out as a typed error."""
+    try:
+        yield
+    except OSError as error:
+        named = error.filename if isinstance(error.filename, str) else path
+        raise explain(action, named, error) from error
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

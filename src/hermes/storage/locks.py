@@ -176,7 +176,8 @@ class WriteQueue:
         """May be called again: the numbers of closed descriptors soon belong to other files."""
         for descriptor in (self._gate, self._queue):
             if descriptor >= 0:
-                os.close(descriptor)
+                with contextlib.suppress(OSError):  # Linux has released it all the same
+                    os.close(descriptor)
         self._gate = self._queue = -1
 
     def _slip_in(self, until: float) -> bool:

@@ -119,7 +119,8 @@ class WriteLog:
         if self._work is not None:
             self._work.join()
         if self._file is not None:
-            os.close(self._file)
+            with contextlib.suppress(OSError):  # everything that matters was synced before
+                os.close(self._file)
             self._file = None
 
     def _pages_written(self) -> int:
@@ -379,6 +380,8 @@ class Database:
             raise StorageError(f"{self.path} contradicts itself ({error}), nothing was stored; {REPAIR}") from error
         except apsw.ConnectionClosedError as error:
             raise StorageError(f"{self.path} was closed; open it again") from error
+        except (apsw.Error, OSError) as error:
+            raise StorageError(f"{self.path} cannot be used now ({error}); {_remedy(self.path)}") from error
         except UnicodeEncodeError as error:
             half = "what was given holds half of a character (a lone surrogate); leave it out"
             raise WriteRefused(half, kind="bad_argument") from error
@@ -392,7 +395,9 @@ class Database:
         if self._checked:
             return
         self._checked = True
-        if os.stat(self.path).st_size <= _SMALL_ENOUGH_TO_CHECK:
+        with self.translated():
+            size = os.stat(self.path).st_size
+        if size <= _SMALL_ENOUGH_TO_CHECK:
             with self.translated():
                 verdict = self.row("PRAGMA quick_check(1)")[0]
             if verdict != "ok":

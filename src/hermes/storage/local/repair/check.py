@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from hermes.base.errors import LockTimeout, NotFound, StorageError
-from hermes.storage.files import Folder
+from hermes.storage.files import Folder, explained
 from hermes.storage.local.damage import details_seal, identity_holds, is_shaped, mended, text_as_bytes, texts_hold
 from hermes.storage.local.database import KEPT_LOG, WAIT_SECONDS, foreign_program, one_row
 from hermes.storage.local.repair.rebuild import rebuild
@@ -167,13 +167,10 @@ def repair(path: str, *, dry_run: bool = False, progress: Progress | None = None
     tell = progress or (lambda *_: None)
     if not os.path.exists(path):
         raise NotFound(f"{path} does not exist; there is nothing to repair")
-    write_queue = WriteQueue(path + ".lock", wait_seconds=WAIT_SECONDS)
-    try:
-        with write_queue, alone(path) as file:
-            _finish_interrupted(path)
-            return _repair(path, file, tell, dry_run=dry_run)
-    finally:
-        write_queue.close()
+    queue = WriteQueue(path + ".lock", wait_seconds=WAIT_SECONDS)
+    with contextlib.closing(queue), explained("repair", path), queue, alone(path) as file:
+        _finish_interrupted(path)
+        return _repair(path, file, tell, dry_run=dry_run)
 
 
 def _repair(path: str, file: int, tell: Progress, *, dry_run: bool) -> Repair:
@@ -206,7 +203,7 @@ def _repair(path: str, file: int, tell: Progress, *, dry_run: bool) -> Repair:
         return done
     finally:
         if not keep:
-            shutil.rmtree(folder)
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
