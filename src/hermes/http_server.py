@@ -19,6 +19,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from starlette.types import ASGIApp, Message, Receive
 
 _MOST_REQUESTS = 4096
@@ -26,6 +28,7 @@ _MOST_DESCRIPTORS = 1 << 16
 _DESCRIPTORS = "/dev/fd"  # lists those of the process that looks
 _LARGEST_HEADERS = 64 << 10
 _STOP_SECONDS = 30
+BYTES_PER_SIGN = 100  # reading so many bytes of text takes about as long as parsing one value
 
 
 def raise_descriptor_limit() -> None:
@@ -52,6 +55,7 @@ def free_descriptors() -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyLimits:
     size: int = 10 << 20  # bytes
+    signs: int = 300_000  # commas and brackets, which bound the values of a JSON document; parsing them takes 20 ms
     seconds: float = 30.0  # for the whole body, from the end of the headers
 
 
@@ -61,20 +65,23 @@ class BodyRefused(Exception):
     Who is late is cut off. Who sends too much is heard out, or they would see a reset connection instead of the answer.
     """
 
-    def __init__(self, status: int, reason: str, message: str) -> None:
+    def __init__(self, status: int, reason: str, message: str, headers: dict[str, str] | None = None) -> None:
         super().__init__(message)
-        self.status, self.reason, self.message = status, reason, message
-        self.headers = {"connection": "close"} if reason == "slow" else {}
+        self.status, self.reason, self.message, self.headers = status, reason, message, headers or {}
 
 
 class Body:
-    """Receives a request's body within its limits, then waits without one for what follows (a disconnect)."""
+    """Receives a request's body within its limits, then waits without one for what follows (a disconnect).
 
-    def __init__(self, receive: Receive, limits: BodyLimits) -> None:
+    `spend` is told what each part will cost to read, and answers with the seconds to wait when that is too much.
+    """
+
+    def __init__(self, receive: Receive, limits: BodyLimits, spend: Callable[[float], float] | None = None) -> None:
         self._receive = receive
         self._limits = limits
+        self._spend = spend
         self._deadline = asyncio.get_running_loop().time() + limits.seconds
-        self._size = 0
+        self._size = self._signs = 0
         self._whole = False
 
     async def __call__(self) -> Message:
@@ -84,12 +91,21 @@ class Body:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError as error:
-            raise BodyRefused(408, "slow", "the body took too long to arrive") from error
+            late = {"connection": "close"}
+            raise BodyRefused(408, "slow", "the body took too long to arrive", late) from error
         if message["type"] == "http.disconnect":
             raise BodyRefused(400, "gone", "the client went away before its body was here")
-        self._size += len(message.get("body", b""))
+        data: bytes = message.get("body", b"")
+        self._size += len(data)
         if self._size > self._limits.size:
             raise BodyRefused(413, "body", f"the body is larger than {self._limits.size:,} bytes")
+        signs = sum(map(data.count, (b",", b"[", b"{")))
+        self._signs += signs
+        if self._signs > self._limits.signs:
+            raise BodyRefused(413, "body", f"the body has more than {self._limits.signs:,} commas and brackets")
+        if self._spend is not None and (wait := self._spend(signs + len(data) / BYTES_PER_SIGN)):
+            later = {"retry-after": str(int(wait) + 1)}
+            raise BodyRefused(429, "reading", "too much to read in so little time; wait a little", later)
         self._whole = not message.get("more_body", False)
         return message
 

@@ -265,6 +265,7 @@ def test_the_generic_webhook_takes_signed_messages_once_and_sends_signed_answers
         assert post(gateway, {"id": "m1"}) == 400
         assert post(gateway, [1]) == 400
         assert post(gateway, {**message, "text": "x" * (1 << 20)}) == 413
+        assert post(gateway, {**message, "more": [[]] * 50_000}) == 413
         assert [post(gateway, message) for _ in range(3)] == [202, 202, 202]
         assert receiver.texts(1) == ["Understood."]
         assert post(gateway, {**message, "id": "m2"}, {"authorization": f"Bearer {SECRET}"}) == 202

@@ -78,6 +78,9 @@ def test_an_entry_that_could_never_fit_is_refused(home: Path) -> None:
     with pytest.raises(WriteRefused, match="has 101 characters; the limit for memory is 100") as refused:
         store.add("memory", "z" * 101)
     assert refused.value.kind == "too_long"
+    with pytest.raises(WriteRefused, match="no entry may have more than 100,000") as refused:
+        store.add("memory", "z" * 100_001)
+    assert refused.value.kind == "too_long"
     batch = [{"action": "remove", "old_text": "atlas"}, {"action": "add", "content": "y" * 102}]
     with pytest.raises(WriteRefused, match="has 102 characters"):
         store.apply("memory", batch)

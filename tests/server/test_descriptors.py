@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import resource
@@ -61,14 +62,16 @@ def test_idle_conversations_are_closed_before_descriptors_run_out(tmp_path: Path
     prepare(home, STEPS)
     known = Conversations(People(find_home(home)).home_of)
     for name in ("one", "two", "three"):
-        known.converse("ann", name, parse(SAID), say=lambda _text: None, cancelled=lambda: False)
+        known.converse("ann", name, parse(json.dumps(SAID).encode()), say=lambda _text: None, cancelled=lambda: False)
     assert len(known) == 3
     with ExitStack() as others:
         for _ in range(40):
             others.enter_context(open(os.devnull, "rb"))
         hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (_open_files() + 12, hard))
-        answer = known.converse("ann", "four", parse(SAID), say=lambda _text: None, cancelled=lambda: False)
+        answer = known.converse(
+            "ann", "four", parse(json.dumps(SAID).encode()), say=lambda _text: None, cancelled=lambda: False
+        )
     assert answer.text == "Understood."
     assert len(known) == 1
     known.close()

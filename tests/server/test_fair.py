@@ -12,12 +12,16 @@ import openai
 import pytest
 from http_service import running
 
+from soak import server
+from soak.common import Options
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     import httpx
     from http_service import Running
 
+MANY_VALUES = b'{"operations": [' + b"[]," * 200_000 + b"[]]}"
 MANY = 45  # more than there are threads for API or MCP calls
 
 
@@ -82,3 +86,49 @@ def test_calls_that_wait_do_not_keep_another_person_waiting(home: Path, remember
                 os.close(holder)
         assert {each.result().status_code for each in written} == {200}
         assert len(ann.get("/api/v1/memory/memory").json()["entries"]) == 1 + MANY
+
+
+@pytest.mark.proves("http.fair")
+@pytest.mark.parametrize("path", ["/api/v1/memory/memory", "/v1/chat/completions", "/mcp"])
+def test_a_body_with_too_many_values_is_refused_before_it_is_parsed(home: Path, path: str) -> None:
+    headers = {"content-type": "application/json", "accept": "application/json, text/event-stream"}
+    with running(home) as up, up.client("ann", headers=headers) as ann:
+        refused = ann.post(path, content=MANY_VALUES)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (413, "body")
+        assert "300,000 commas and brackets" in refused.json()["error"]["message"]
+
+
+@pytest.mark.proves("http.fair")
+def test_who_sends_large_bodies_one_after_the_other_waits_alone(home: Path) -> None:
+    with running(home) as up, up.client("ann") as ann, up.client("bob") as bob:
+        bodies = [ann.post("/api/v1/memory/memory", content=MANY_VALUES) for _ in range(4)]
+        assert (bodies[0].status_code, bodies[-1].status_code) == (413, 429)
+        assert int(bodies[-1].headers["retry-after"]) >= 1
+        assert bodies[-1].json()["error"] | {"message": ""} == {
+            "message": "",
+            "type": "rate_limit_error",
+            "param": None,
+            "code": "reading",
+        }
+        assert remember_by_api(bob, "Likes tea.").status_code == 200
+        assert ann.get("/api/v1/memory/memory").status_code == 200
+
+
+@pytest.mark.proves("http.fair")
+def test_a_list_that_is_too_long_is_refused_without_a_look_at_its_items(home: Path) -> None:
+    with running(home) as up, up.client("ann") as ann:
+        refused = ann.post("/api/v1/memory/memory", json={"operations": [[]] * 101})
+        assert refused.status_code == 400
+        assert refused.json()["error"]["message"] == "body.operations has 101 items; at most 100 are possible"
+        named = ann.post("/api/v1/memory/memory", json={f"field{number}": 1 for number in range(1000)})
+        assert named.json()["error"]["message"].count("is not a field") == 10
+
+
+@pytest.mark.proves("http.fair")
+@pytest.mark.timeout(180)
+def test_a_hostile_key_gets_refusals_and_everybody_else_answers(tmp_path: Path) -> None:
+    """`bin/soak server` does this for longer, and compares how long people wait."""
+    outcome = server.trial(160, Options(folder=str(tmp_path), quiet=True))
+    assert outcome.failures == []
+    assert outcome.figures["honest requests"] >= 160
+    assert outcome.figures["hostile requests answered with 429"] > 0

@@ -8,7 +8,19 @@ import sys
 import tempfile
 from dataclasses import asdict
 
-from soak import agent, compaction, curated, descriptors, gateway, migration, operations, people, providers, sessions
+from soak import (
+    agent,
+    compaction,
+    curated,
+    descriptors,
+    gateway,
+    migration,
+    operations,
+    people,
+    providers,
+    server,
+    sessions,
+)
 from soak.common import Options
 
 _PARTS = {
@@ -21,6 +33,7 @@ _PARTS = {
     "operations": operations,
     "people": people,
     "providers": providers,
+    "server": server,
     "sessions": sessions,
 }
 

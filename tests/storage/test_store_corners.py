@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -236,3 +237,15 @@ def test_a_conversation_is_listed_by_how_it_begins_and_no_word_is_cut_through(
 ) -> None:
     db.append(db.create_session(), {"role": "user", "content": said})
     assert db.list_sessions()[0].preview == preview
+
+
+@pytest.mark.internal("two conversations of one person may save the same small file at once")
+def test_threads_that_replace_the_same_file_do_not_take_each_others_copy(tmp_path: Path) -> None:
+    def replace(number: int) -> None:
+        with Folder.create(str(tmp_path / "home")) as folder:
+            for _ in range(20):
+                folder.replace("state.json", b"%d" % number)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(replace, range(8)))
+    assert os.listdir(tmp_path / "home") == ["state.json"]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     Handle = Callable[[Mapping[str, str], bytes], tuple[int, str]]  # the status, and what is wrong ("" for nothing)
 
 _LOG = logging.getLogger("hermes.gateway")
-_LIMITS = BodyLimits(size=1 << 20)
+_LIMITS = BodyLimits(size=1 << 20, signs=50_000)
 _DRAIN_SECONDS = 5
 
 

@@ -114,6 +114,7 @@ def shown(entries: Sequence[str], file: MemoryFile, name: str, known: dict[str, 
 ACTIONS = ("add", "replace", "remove")
 _DONE = {"add": "Entry added.", "replace": "Entry replaced.", "remove": "Entry removed."}
 _SHOWN = 40
+_LONGEST = 100_000  # characters that are cleaned and judged before the limit of the file is asked
 _ALREADY_THERE = "Entry already exists (no duplicate added)."
 
 
@@ -221,6 +222,10 @@ def _prepared(operation: Operation, screen: Screen, cause: Cause) -> Operation:
     if operation["action"] == "remove" or _lacks_old_text(operation):  # the latter is refused with the live entries
         return {**operation, "content": ""}
     content = operation.get("content", "")
+    if len(content) > _LONGEST:  # before anything reads all of it
+        raise WriteRefused(
+            f"the entry has {len(content):,} characters; no entry may have more than {_LONGEST:,}", kind="too_long"
+        )
     if operation["action"] == "replace" and not text.trim(content):
         raise WriteRefused("content is empty; to delete an entry use the action remove", kind="empty")
     content = text.clean(content)

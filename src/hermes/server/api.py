@@ -11,6 +11,7 @@ import json
 import logging
 import time
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse
@@ -362,6 +363,7 @@ ENDPOINTS = (
 
 
 _LOG = logging.getLogger("hermes.server")
+_MOST_PROBLEMS = 10
 
 
 def api_route(
@@ -371,23 +373,25 @@ def api_route(
 
     async def answer(request: Request) -> Response:
         request.scope[ROUTE] = path
-        try:
-            given = await _given(endpoint, request)
-        except wire.BadRequest as wrong:
-            return JSONResponse(wire.error_body(wrong.message, param=wrong.param), wrong.status)
+        body = await request.body() if endpoint.body is not None else b""
         person = request.scope[PERSON]
-        work: Callable[[], Any] = lambda: endpoint.act(conversations.workspace(person), given)  # noqa: E731 - run elsewhere
+
+        def work() -> Response:  # also what takes long with a large body or answer: reading and writing JSON
+            given = _given(endpoint, request, body)
+            return JSONResponse(endpoint.act(conversations.workspace(person), given), endpoint.status)
+
         try:
             async with limits.slot(person):
-                document = await asyncio.get_running_loop().run_in_executor(pool, work)
+                return await asyncio.get_running_loop().run_in_executor(pool, work)
+        except wire.BadRequest as wrong:
+            return JSONResponse(wire.error_body(wrong.message, param=wrong.param), wrong.status)
         except HermesError as error:
             return _failed(error)
-        return JSONResponse(document, endpoint.status)
 
     return Route(path, answer, methods=[endpoint.method])
 
 
-async def _given(endpoint: Endpoint, request: Request) -> dict[str, Any]:
+def _given(endpoint: Endpoint, request: Request, body: bytes) -> dict[str, Any]:
     given: dict[str, Any] = {name: scrub(request.path_params[name]) for name in endpoint.parameters}
     for name in request.query_params:
         if name not in endpoint.query:
@@ -400,7 +404,7 @@ async def _given(endpoint: Endpoint, request: Request) -> dict[str, Any]:
         elif schema.get("required"):
             raise wire.BadRequest(f"{name} is missing", name)
     if endpoint.body is not None:
-        given |= _body(endpoint.body, await request.body())
+        given |= _body(endpoint.body, body)
     return given
 
 
@@ -421,10 +425,9 @@ def _body(schema: dict[str, Any], data: bytes) -> dict[str, Any]:
         body = json.loads(data) if data.strip() else {}
     except (ValueError, RecursionError) as error:
         raise wire.BadRequest(f"the body is not JSON: {error}") from error
-    wrong = problems(schema, body, "body") or list(bounds(schema, body, "body"))
-    wrong += list(_nulls(body, "body"))
-    if wrong:
-        raise wire.BadRequest("; ".join(wrong[:10]), "body")
+    wrong = problems(schema, body, "body") or chain(bounds(schema, body, "body"), _nulls(body, "body"))
+    if first := list(islice(wrong, _MOST_PROBLEMS)):
+        raise wire.BadRequest("; ".join(first), "body")
     return dict(change_texts(body, scrub))
 
 

@@ -22,7 +22,7 @@ from hermes.llm.scripted import Scripted
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
 from hermes.server.api import ENDPOINTS, PREFIX, api_route
-from hermes.server.auth import PERSON, ROUTE, TYPE, AuthMiddleware, CallLimits, Metrics, TurnLimits
+from hermes.server.auth import KINDS, PERSON, ROUTE, TYPE, AuthMiddleware, CallLimits, Metrics, TurnLimits
 from hermes.server.conversations import Conversations
 from hermes.server.openai import Chat
 from hermes.session.session import MemorySession
@@ -165,17 +165,19 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
     )
     workers = settings.integer("server.workers")
     chats, calls = ThreadPoolExecutor(workers, "turn"), ThreadPoolExecutor(_API_WORKERS, "api")
+    limits = CallLimits(_API_CALLS_EACH)
     chat = Chat(
         conversations,
         chats,
+        calls,
         metrics,
+        calls=limits,
         turns=TurnLimits(workers, settings.integer("server.turns_per_person")),
         models=settings.texts("server.models"),
         turn_seconds=settings.number("server.turn_timeout"),
     )
     metrics.gauges["hermes_conversations_open"] = ("Conversations kept open.", lambda: float(len(conversations)))
     metrics.gauges["hermes_turns_running"] = ("Turns being answered now.", lambda: float(chat.running))
-    limits = CallLimits(_API_CALLS_EACH)
     routes = [] if only_mcp else _routes(chat, conversations, calls, limits)
     routes += [_named("/health", _answering(JSONResponse({"status": "ok"}))), _named("/metrics", _metrics(metrics))]
     mcp = _Mcp(conversations, limits) if with_mcp else None
@@ -319,7 +321,8 @@ async def _wrong_method(request: Request, _error: Any) -> Response:
 
 
 async def _body_refused(_request: Request, error: Any) -> Response:
-    return JSONResponse(wire.error_body(error.message, code=error.reason), error.status, error.headers)
+    kind = KINDS.get(error.status, "invalid_request_error")
+    return JSONResponse(wire.error_body(error.message, kind, code=error.reason), error.status, error.headers)
 
 
 async def _broken(_request: Request, _error: Any) -> Response:

@@ -16,10 +16,11 @@ import time
 from collections import Counter, OrderedDict, defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError
-from hermes.http_server import Body, BodyLimits, BodyRefused
+from hermes.http_server import BYTES_PER_SIGN, Body, BodyLimits, BodyRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -134,11 +135,14 @@ class CallLimits:
                 del self._calls[person], self._slots[person]
 
 
+KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}  # as OpenAI names them
 PERSON = "hermes.person"
 ROUTE = "hermes.route"
 _MOST_KNOWN = 10_000
 _LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 _FAILURES = 20  # wrong keys from one address before it has to wait
+# Commas and brackets in the bodies of one person beyond the largest body: everybody waits while one is parsed.
+_READ_PER_MINUTE = 1_200_000
 
 
 @dataclass(slots=True)
@@ -150,14 +154,14 @@ class Bucket:
     left: float
     at: float
 
-    def take(self, now: float) -> float:
+    def take(self, now: float, amount: float = 1) -> float:
         """0 when it is let through, else the seconds to wait."""
         self.left = min(self.burst, self.left + (now - self.at) * self.rate)
         self.at = now
-        if self.left >= 1:
-            self.left -= 1
+        if self.left >= amount:
+            self.left -= amount
             return 0.0
-        return (1 - self.left) / self.rate
+        return (amount - self.left) / self.rate
 
 
 @dataclass(slots=True)
@@ -169,13 +173,13 @@ class Buckets:
     at_once: float = 0.0  # a sixth of a minute's worth unless given
     _known: OrderedDict[str, Bucket] = field(default_factory=OrderedDict)
 
-    def take(self, name: str) -> float:
+    def take(self, name: str, amount: float = 1) -> float:
         now, burst = self.clock(), self.at_once or max(1.0, self.per_minute / 6)
         bucket = self._known.pop(name, None) or Bucket(self.per_minute / 60, burst, burst, now)
         self._known[name] = bucket
         if len(self._known) > _MOST_KNOWN:
             self._known.popitem(last=False)
-        return bucket.take(now)
+        return bucket.take(now, amount)
 
 
 class AuthMiddleware:
@@ -201,6 +205,8 @@ class AuthMiddleware:
         self._origins = {origin.lower().rstrip("/") for origin in origins}
         self._requests = Buckets(per_minute, clock)
         self._failures = Buckets(_FAILURES, clock, at_once=_FAILURES)
+        largest = self._body.signs + self._body.size / BYTES_PER_SIGN
+        self._reading = Buckets(_READ_PER_MINUTE, clock, at_once=largest)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -254,7 +260,8 @@ class AuthMiddleware:
 
         self._metrics.in_flight += 1
         try:
-            await self._app(scope, Body(receive, self._body), watched)
+            spend = partial(self._reading.take, scope[PERSON])
+            await self._app(scope, Body(receive, self._body, spend), watched)
         except BodyRefused as refused:
             if not begun:
                 status = refused.status
@@ -273,8 +280,7 @@ class Refusal:
     headers: dict[str, str] = field(default_factory=dict)
 
     async def answer(self, send: Send) -> None:
-        kinds = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}
-        kind = kinds.get(self.status, "invalid_request_error")
+        kind = KINDS.get(self.status, "invalid_request_error")
         body = json.dumps(
             {"error": {"message": self.message, "type": kind, "param": None, "code": self.reason}}
         ).encode()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    from hermes.server.auth import Metrics, TurnLimits
+    from hermes.server.auth import CallLimits, Metrics, TurnLimits
     from hermes.server.conversations import Conversations
     from hermes.server.openai_wire import Answer, ChatRequest
 
@@ -50,16 +50,20 @@ class Chat:
         self,
         conversations: Conversations,
         pool: Executor,
+        parsing: Executor,
         metrics: Metrics,
         *,
         turns: TurnLimits,
+        calls: CallLimits,
         models: tuple[str, ...] = (),
         turn_seconds: float = 600.0,
     ) -> None:
         self._conversations = conversations
         self._pool = pool
+        self._parsing = parsing
         self._metrics = metrics
         self._turns = turns
+        self._calls = calls
         self._models = models
         self._turn_seconds = turn_seconds
         self.stopping = threading.Event()
@@ -74,13 +78,14 @@ class Chat:
         return JSONResponse({"object": "list", "data": listed})
 
     async def completions(self, request: Request) -> Response:
+        body, person = await request.body(), request.scope[PERSON]
         try:
-            asked = wire.parse(_json(await request.body()))
+            async with self._calls.slot(person):
+                asked = await asyncio.get_running_loop().run_in_executor(self._parsing, wire.parse, body)
             model = self._model(asked.model)
             name = _name(request, asked)
         except wire.BadRequest as wrong:
             return _refused(wrong)
-        person = request.scope[PERSON]
         if self._turns.full or self.stopping.is_set():
             busy = wire.error_body("all workers are busy; try again in a moment", "server_error", code="busy")
             return JSONResponse(busy, 503, _SOON)
@@ -262,13 +267,6 @@ def _name(request: Request, asked: ChatRequest) -> str:
     if len(named) > _LONGEST_NAME:
         raise wire.BadRequest(f"{SESSION_HEADER} has more than {_LONGEST_NAME} characters")
     return named or (f"user {asked.user}" if asked.user.strip() else "")
-
-
-def _json(body: bytes) -> Any:
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise wire.BadRequest(f"the body is not JSON: {error}") from error
 
 
 def _event(document: dict[str, Any]) -> str:

@@ -79,7 +79,11 @@ class Answer:
         )  # cut off, by whatever
 
 
-def parse(body: Any) -> ChatRequest:
+def parse(data: bytes) -> ChatRequest:
+    try:
+        body = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
     if body.get("n") not in (None, 1):

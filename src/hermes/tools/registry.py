@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, SettingsError, WriteRefused
@@ -14,7 +15,7 @@ from hermes.settings.schema import nearest
 
 if TYPE_CHECKING:
     Schema = dict[str, Any]
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Protocol
 
     from hermes.memory.approval import Approvals
@@ -71,6 +72,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "object": (dict,),
 }
 _LONGEST = 60
+_MOST_PROBLEMS = 20
 
 
 def fitted(schema: Any, given: Any, ignored: list[str] | None, field: str = "") -> Any:
@@ -97,19 +99,23 @@ def fitted(schema: Any, given: Any, ignored: list[str] | None, field: str = "") 
 
 
 def problems(schema: Schema, given: Any, field: str = "arguments") -> list[str]:
-    """One sentence per wrong field; null counts as left out."""
-    kind = schema.get("type")
+    """One sentence per wrong field, for the first few; null counts as left out."""
+    return list(islice(_problems(schema, given, field), _MOST_PROBLEMS))
+
+
+def _problems(schema: Schema, given: Any, field: str) -> Iterator[str]:
+    kind, most = schema.get("type"), schema.get("maxItems")
     if not isinstance(kind, str) or kind not in _KINDS:
-        return []  # a provider's schema may say what we do not check: a union, a reference
+        return  # a provider's schema may say what we do not check: a union, a reference
     if (wrong := _wrong_kind(schema, given, field)) is not None:
-        return [wrong]
-    if schema["type"] == "object":
-        return _problems_of_object(schema, given, "" if field == "arguments" else f"{field}.")
-    if schema["type"] == "array":
-        return [
-            each for i, item in enumerate(given) for each in problems(schema.get("items", {}), item, f"{field}[{i}]")
-        ]
-    return []
+        yield wrong
+    elif kind == "object":
+        yield from _problems_of_object(schema, given, "" if field == "arguments" else f"{field}.")
+    elif kind == "array" and isinstance(most, int) and len(given) > most:  # before any of them is looked at
+        yield f"{field} has {len(given):,} items; at most {most:,} are possible"
+    elif kind == "array":
+        for i, item in enumerate(given):
+            yield from _problems(schema.get("items", {}), item, f"{field}[{i}]")
 
 
 def without_nulls(given: Any) -> Any:
@@ -121,15 +127,14 @@ def without_nulls(given: Any) -> Any:
     return given
 
 
-def _problems_of_object(schema: Schema, given: dict[str, Any], prefix: str) -> list[str]:
+def _problems_of_object(schema: Schema, given: dict[str, Any], prefix: str) -> Iterator[str]:
     known = schema.get("properties", {})
-    found = [f"{prefix}{name} is missing" for name in schema.get("required", ()) if given.get(name) is None]
+    yield from (f"{prefix}{name} is missing" for name in schema.get("required", ()) if given.get(name) is None)
     for name, each in given.items():
         if not _takes(schema, name):
-            found.append(f"{prefix}{_short(name)} is not a field; the fields are {', '.join(known)}")
+            yield f"{prefix}{_short(name)} is not a field; the fields are {', '.join(known)}"
         elif name in known and each is not None:
-            found += problems(known[name], each, f"{prefix}{name}")
-    return found
+            yield from _problems(known[name], each, f"{prefix}{name}")
 
 
 def _takes(schema: Schema, name: str) -> bool:
