@@ -8,5 +8,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "writers of one person never mix; one that must wait too long is told",
         "product",
     ),
+    "storage.move": ("conversations move between engines without a difference, and a broken move goes on", "product"),
+    "storage.home": ("with storage.url a home's conversations are on a server, for every command", "product"),
     "storage.prepare": ("the tables are made and brought up to date by one command, however often", "product"),
 }

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes.base.errors import DamagedFile, NotFound, StorageError
 from hermes.conversations.search.engine import SearchEngine
 from hermes.conversations.search.semantic import Meaning
-from hermes.storage.engines import is_address, open_conversations
+from hermes.storage.engines import open_conversations
 from hermes.storage.files import is_running
 from hermes.storage.images import IMAGES, to_store
-from hermes.storage.ports import BATCH, BULK_BATCH, LARGE_BATCH, OPTIONAL_WAIT
+from hermes.storage.ports import BATCH, BULK_BATCH, LARGE_BATCH, OPTIONAL_WAIT, is_address
 from hermes.storage.records import COMPACTED, PLAIN, REWOUND
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import ForeignSettings, HermesError, ModelError, NotFound, SettingsError, StorageError, WrongKey
 from hermes.base.events import OK, PROBLEM, WARNING, Check
 from hermes.base.text import counted
-from hermes.settings.config import load_settings, quoted_items
+from hermes.settings.config import conversations_of, load_settings, quoted_items, storage_address
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import read_secrets
 from hermes.settings.home import DATABASE
@@ -333,6 +333,9 @@ def _scratch_database(home: Home) -> Iterator[Check]:
 
 
 def _conversations(home: Home, options: Options) -> Iterator[Check]:
+    if storage_address(home):
+        yield _on_a_server(home)
+        return
     path = home.join(DATABASE)
     if not os.path.exists(path):
         yield Check(name="conversations", state=OK, found="none yet")
@@ -356,6 +359,17 @@ def _conversations(home: Home, options: Options) -> Iterator[Check]:
     yield from _unfinished_imports(path)
 
 
+def _on_a_server(home: Home) -> Check:
+    from hermes.conversations.database import SessionDB
+
+    with SessionDB.open(**conversations_of(home)) as db:
+        counts = db.counts()
+        held = f"{counted(counts['messages'], 'message')} in {counted(counts['sessions'], 'session')}"
+        return Check(
+            name="conversations", state=OK, found=f"{held} at {db.path}; `hermes storage check` reads them all"
+        )
+
+
 def _unsaved(home: Home, *, fix: bool) -> Iterator[Check]:
     """Conversations that were kept beside the database, because it was locked or damaged."""
     from hermes.session.unsaved import take_up, waiting
@@ -365,7 +379,7 @@ def _unsaved(home: Home, *, fix: bool) -> Iterator[Check]:
     if left and fix:
         from hermes.conversations.database import SessionDB
 
-        with SessionDB.open(home.join(DATABASE)) as db:
+        with SessionDB.open(**conversations_of(home)) as db:
             for told in take_up(home, db):
                 yield Check(name="unsaved", state=OK, found=told, fixed=True)
         found = waiting(home)

@@ -15,9 +15,10 @@ from hermes.memory.file import PROJECTS
 from hermes.memory.store import MemoryStore
 from hermes.session.external import chosen_providers
 from hermes.session.parts import open_past
-from hermes.settings.config import load_settings
+from hermes.settings.config import conversations_of, load_settings
 from hermes.settings.home import PEOPLE, person_home
 from hermes.settings.people import LEAVING
+from hermes.storage.engines import forget_conversations
 from hermes.storage.files import explain
 
 if TYPE_CHECKING:
@@ -61,7 +62,9 @@ def rehearse(people: People, name: str) -> Forgotten:
 def forget(people: People, name: str) -> Forgotten:
     """Removes the person and everything of theirs, then searches every file that is left for their words."""
     plan, phrases = _look(people, name)
-    providers = list(_erase_outside(people.home_of(name)))
+    home = people.home_of(name)
+    providers = list(_erase_outside(home))
+    forget_conversations(**conversations_of(home))
     _remove_tree(people.remove(name))
     searched, found = _search(people.home, phrases, without="")
     return replace(plan, done=True, providers=providers, searched_files=searched, elsewhere=list(found), words={})

@@ -18,7 +18,9 @@ from hermes.session.engines import engine_state
 from hermes.session.parts import open_parts
 from hermes.session.review import last_review
 from hermes.session.unsaved import waiting
-from hermes.settings.home import DATABASE, UNSAVED
+from hermes.settings.config import conversations_of
+from hermes.settings.home import UNSAVED
+from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
     from typing import Any
@@ -71,8 +73,8 @@ def _memory(parts: SessionParts) -> dict[str, str]:
 
 
 def _sessions(parts: SessionParts) -> dict[str, Any]:
-    path = parts.home.join(DATABASE)
-    if not os.path.exists(path):
+    where = conversations_of(parts.home)["path"]
+    if not is_address(where) and not os.path.exists(where):
         return {"conversations": 0, "sessions": 0, "messages": 0, "by_month": []}
     try:
         parts.storage.open()

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import NotFound, SettingsError
 from hermes.base.version import __version__
 from hermes.safety.trust import is_local
-from hermes.settings.home import DATABASE, find_home, locate_home, project_root
+from hermes.settings.config import conversations_of
+from hermes.settings.home import find_home, locate_home, project_root
 from hermes.settings.trust import SAID, HostReports, TrustedFolders
 from hermes.storage.files import ErrorOutput, Folder, explain
 
@@ -830,7 +831,7 @@ def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
 
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
         return {"added": 0}  # a host names the transcript of a session in which nothing was said
-    with SessionDB.open(home.join(DATABASE), durability="turn") as db:
+    with SessionDB.open(**conversations_of(home), durability="turn") as db:
         work = TranscriptImport(db, by_hook=True)
         for source in sources(path, form):
             work.take(source)

@@ -14,10 +14,11 @@ from hermes.memory.approval import Approvals
 from hermes.memory.entries import NONE, USE, Cause
 from hermes.memory.store import SWITCHES, MemoryStore, search
 from hermes.session.external import External, ProviderTool
-from hermes.settings.config import load_settings
-from hermes.settings.home import DATABASE, SHARED, UNSAVED, find_home, locate_home
+from hermes.settings.config import conversations_of, load_settings
+from hermes.settings.home import SHARED, UNSAVED, find_home, locate_home
 from hermes.settings.schema import nearest
 from hermes.settings.trust import DecisionLog, TrustedFolders
+from hermes.storage.ports import is_address
 from hermes.tools.memory import MemoryTool
 from hermes.tools.registry import Toolbox, check_tool, check_toolsets, is_enabled, toolsets_of
 
@@ -183,8 +184,7 @@ class SessionStorage:
 
         shared = self._shared.share() if self._shared is not None else None
         return shared or SessionDB.open(
-            self._home.join(DATABASE),
-            owner=self._owner,
+            **conversations_of(self._home, self._owner),
             durability="turn",
             semantic=lambda: embedding_of(self._home),
             wait=wait,
@@ -231,7 +231,7 @@ class SessionStorage:
         if closed or self.must_store or self.spare is not None or isinstance(error, (UnsafePath, ForeignFile)):
             raise error
         try:
-            self.spare = Spare.make(self._home, self._owner, error)
+            self.spare = Spare.make(self._home, conversations_of(self._home, self._owner)["owner"], error)
         except StorageError:
             raise error from None
         close_quietly(self._database)
@@ -255,7 +255,7 @@ class SessionStorage:
         from hermes.storage.ports import OPTIONAL_WAIT
 
         try:
-            return SessionDB.open(self._home.join(DATABASE), owner=self._owner, wait=OPTIONAL_WAIT, reading=True)
+            return SessionDB.open(**conversations_of(self._home, self._owner), wait=OPTIONAL_WAIT, reading=True)
         except StorageError:
             return None
 
@@ -667,16 +667,16 @@ def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
 
     While another program keeps them locked they are opened for reading.
     """
-    path = home.join(DATABASE)
-    if not os.path.lexists(path):
+    where = conversations_of(home, owner)
+    if not is_address(where["path"]) and not os.path.lexists(where["path"]):
         return None
     from hermes.conversations.database import SessionDB
 
     semantic = partial(embedding_of, home)
     try:
-        return SessionDB.open(path, owner=owner, semantic=semantic)
+        return SessionDB.open(**where, semantic=semantic)
     except LockTimeout:
-        return SessionDB.open(path, owner=owner, semantic=semantic, reading=True)
+        return SessionDB.open(**where, semantic=semantic, reading=True)
 
 
 def embedding_of(home: Home) -> Embedding | None:

@@ -20,6 +20,7 @@ from hermes.base.errors import DamagedFile, LockTimeout, StorageError
 from hermes.base.text import counted
 from hermes.conversations.context import Contexts
 from hermes.conversations.database import KILLED, SessionDB
+from hermes.settings.config import storage_address
 from hermes.settings.home import DATABASE
 from hermes.settings.home import UNSAVED as FOLDER
 from hermes.storage.files import Folder
@@ -91,7 +92,9 @@ class Spare:
 
     def worth_trying(self) -> bool:
         """Whether `state.db` may work again: a lock may be gone at any time, a damaged file must have been changed."""
-        return isinstance(self.why, LockTimeout) or _stamp(self._home.join(DATABASE)) != self._seen
+        if isinstance(self.why, LockTimeout) or storage_address(self._home):  # a server may be back at any time
+            return True
+        return _stamp(self._home.join(DATABASE)) != self._seen
 
     def in_words(self) -> str:
         kept = f"kept in {os.path.join(FOLDER, self.name)}"

@@ -9,15 +9,24 @@ from hermes.base.errors import ForeignSettings, SettingsError, StorageError
 from hermes.base.text import decode, encode
 from hermes.base.values import value
 from hermes.base.version import __version__
+from hermes.settings.environment import secret
+from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.settings.schema import all_keys, problem_with, setting_hint
 from hermes.storage.files import Folder, OpenFile, explain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Any
+    from typing import Any, TypedDict
 
     from hermes.settings.home import Home
+
+    class Where(TypedDict):
+        """Where conversations are, and whose they are there."""
+
+        path: str
+        owner: str
+
 
 FILE = "config.yaml"
 _CACHE = "settings.json"
@@ -99,6 +108,29 @@ def load_settings(home: Home) -> Settings:
     if time.time() - file.status.st_mtime > _TOO_YOUNG:
         _to_cache(home, identity, found)
     return Settings(path, found)
+
+
+STORAGE_URL = "HERMES_STORAGE_URL"
+
+
+def storage_address(home: Home) -> str:
+    """The PostgreSQL database that keeps this home's conversations; "" when they are in its state.db."""
+    return secret(home, STORAGE_URL) or load_settings(home).text("storage.url")
+
+
+def conversations_of(home: Home, owner: str = "local") -> Where:
+    """Where a home's conversations are and whose they are, as `SessionDB.open` takes it."""
+    address = storage_address(home)
+    if not address:
+        return {"path": home.join(DATABASE), "owner": owner}
+    return {"path": address, "owner": whose(home) if owner == "local" else f"{whose(home)}:{owner}"}
+
+
+def whose(home: Home) -> str:
+    """What the person of a home is called in a database of many."""
+    if home.person:
+        return f"{PEOPLE}/{home.person}"
+    return f"{PROFILES}/{home.profile}" if home.profile else "local"
 
 
 def check_text(path: str, data: bytes) -> tuple[dict[str, Found], list[str]]:

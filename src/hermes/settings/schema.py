@@ -216,6 +216,12 @@ KEYS = (
         False,
         "Refuse to open or continue a session while state.db is locked or damaged, instead of storing it later.",
     ),
+    _text(
+        "storage.url",
+        "",
+        "PostgreSQL database that keeps the conversations instead of state.db: postgresql://LOGIN@HOST/DATABASE. "
+        "`hermes storage init` prepares it. With a password, put it into .env as HERMES_STORAGE_URL.",
+    ),
     _flag("sessions.auto_prune", False, "Remove ended sessions that are older than the retention."),
     _integer("sessions.retention_days", 90, "Days an ended session is kept when pruning.", low=1),
     _flag("sessions.vacuum_after_prune", True, "Give disk space back after pruning."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hermes.storage.local.conversations import LocalConversations
+from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
     from hermes.storage.ports import Conversations, Durability
@@ -26,5 +27,9 @@ def open_conversations(
     return LocalConversations.open(where, owner=owner, durability=durability, wait=wait, reading=reading)
 
 
-def is_address(where: str) -> bool:
-    return where.startswith(("postgresql://", "postgres://"))
+def forget_conversations(path: str, owner: str) -> None:
+    """Removes everything of a person from a database of many; a file goes with the home it is in."""
+    if is_address(path):
+        from hermes.storage.postgres.conversations import PostgresConversations  # loads an optional library
+
+        PostgresConversations.open(path, owner=owner).forget()

@@ -12,7 +12,7 @@ import binascii
 import hashlib
 import os
 import re
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ImageRefused, StorageError
 from hermes.safety.fence import storable, without_private
@@ -20,6 +20,8 @@ from hermes.storage.files import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from hermes.storage.ports import Blobs
 
     Entry = dict[str, Any]
     Content = str | Sequence[Mapping[str, Any]]  # a text, or parts as OpenAI and Anthropic define them
@@ -417,29 +419,16 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 # --- the folder ------------------------------------------------------------------------------------------------------
 
 
-class Blobs(Protocol):
-    """Where images are kept, under names made of their bytes."""
-
-    def names(self) -> list[str]: ...
-
-    def put(self, images: Iterable[tuple[str, bytes]]) -> None:
-        """Stores those that are not there yet, durably."""
-
-    def read(self, name: str, at_most: int) -> bytes | None: ...
-
-    def remove(self, names: Sequence[str]) -> None: ...
-
-
 class Images:
     """The images of one person's messages. They are written and removed only while the write lock is held."""
 
     def __init__(self, blobs: Blobs) -> None:
-        self._blobs = blobs
+        self.blobs = blobs
 
     @property
     def exist(self) -> bool:
         """Whether there may be some to remove."""
-        return bool(self._blobs.names())
+        return bool(self.blobs.names())
 
     def put(self, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Stores the images that come with the messages, durably, and returns the messages without their bytes."""
@@ -451,7 +440,7 @@ class Images:
         if not isinstance(name, str) or not _FILE.fullmatch(name):
             return None
         try:
-            data = self._blobs.read(name, int(entry.get("bytes") or 0) + 1)
+            data = self.blobs.read(name, int(entry.get("bytes") or 0) + 1)
         except (StorageError, ValueError):
             return None
         return data if data is not None and hashlib.sha256(data).hexdigest() == name.partition(".")[0] else None
@@ -459,16 +448,16 @@ class Images:
     def keep_only(self, rows: Iterable[str]) -> int:
         """Removes every image that no row names; returns how many."""
         used = {name for row in rows for name in _IN_ROW.findall(row)}
-        unused = [name for name in self._blobs.names() if _FILE.fullmatch(name) and name not in used]
+        unused = [name for name in self.blobs.names() if _FILE.fullmatch(name) and name not in used]
         if unused:
-            self._blobs.remove(unused)
+            self.blobs.remove(unused)
         return len(unused)
 
     def _stored(self, message: Mapping[str, Any]) -> Mapping[str, Any]:
         entries = message[IMAGES]
         if not isinstance(entries, list) or not any(isinstance(each, dict) and "data" in each for each in entries):
             return message
-        self._blobs.put(_new(entries))
+        self.blobs.put(_new(entries))
         return {**message, IMAGES: [without_data(each) for each in entries]}
 
 

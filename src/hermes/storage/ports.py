@@ -159,6 +159,19 @@ class Maintenance(Protocol):
         """Gives free space back; others wait meanwhile."""
 
 
+class Blobs(Protocol):
+    """Where images are kept, under names made of their bytes."""
+
+    def names(self) -> list[str]: ...
+
+    def put(self, images: Iterable[tuple[str, bytes]]) -> None:
+        """Stores those that are not there yet, durably."""
+
+    def read(self, name: str, at_most: int) -> bytes | None: ...
+
+    def remove(self, names: Sequence[str]) -> None: ...
+
+
 class Images(Protocol):
     """Images of messages, each kept once under a name made of its bytes."""
 
@@ -174,6 +187,10 @@ class Images(Protocol):
 
     def keep_only(self, rows: Iterable[str]) -> int:
         """Removes every image that no row names; returns how many."""
+
+    @property
+    def blobs(self) -> Blobs:
+        """Their bytes, by name."""
 
 
 class Undo(Protocol):
@@ -198,6 +215,24 @@ class Undo(Protocol):
         """Whether an import holds the place."""
 
 
+class Whole(NamedTuple):
+    """A session with everything that belongs to it, the same from every engine."""
+
+    row: dict[str, Any]
+    details: tuple[str | None, str | None] | None  # system prompt, and the rest as JSON
+    blocks: list[tuple[int, int]]  # number and first place
+    messages: list[Row]
+    summaries: list[Any]
+
+
+class Copies(Protocol):
+    """Moves whole sessions between engines; keys, ids and checksums stay."""
+
+    def session(self, key: int) -> Whole: ...
+
+    def put(self, whole: Whole) -> None: ...
+
+
 class Conversations(Protocol):
     """Every conversation of one person. What is called inside `transaction` is one; a call alone is one by itself."""
 
@@ -218,6 +253,9 @@ class Conversations(Protocol):
 
     @property
     def undo(self) -> Undo: ...
+
+    @property
+    def copies(self) -> Copies: ...
 
     @property
     def place(self) -> str:
@@ -368,3 +406,8 @@ class Conversations(Protocol):
 
     def forget_meta(self, prefix: str, first: str = "") -> None:
         """Removes every key that starts so, from `first` on."""
+
+
+def is_address(where: str) -> bool:
+    """Whether conversations are in a PostgreSQL database, not in a file."""
+    return where.startswith(("postgresql://", "postgres://"))

@@ -359,6 +359,9 @@ class Session(NamedTuple):
     damaged: bool = False  # what it shows was altered on disk, so title, preview and source are left out
 
 
+SESSION_COLUMNS = (*(name for name in Session._fields if name != "damaged"), "listed")
+
+
 class Created(NamedTuple):
     id: str
     key: int

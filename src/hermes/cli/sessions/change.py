@@ -19,6 +19,7 @@ from hermes.conversations.retrieval import unmasked
 from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter, export
 from hermes.safety.secrets import mask_secrets
 from hermes.session.review import QUICKLY_REWRITTEN
+from hermes.settings.config import conversations_of
 from hermes.settings.home import DATABASE, UNSAVED
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ def _added(home: Home) -> list[str]:
     from hermes.conversations.database import SessionDB
     from hermes.session.unsaved import take_up
 
-    with SessionDB.open(home.join(DATABASE)) as db:
+    with SessionDB.open(**conversations_of(home)) as db:
         return take_up(home, db)
 
 

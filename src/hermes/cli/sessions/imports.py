@@ -19,7 +19,9 @@ from hermes.conversations.recorded_import import RecordedDB, unfinished_imports
 from hermes.portability.conversations_import import Importer
 from hermes.portability.transcripts.formats import FORMATS, HERMES_AGENT, JSONL, check_name, recognised, sources
 from hermes.portability.transcripts.importer import TranscriptImport
+from hermes.settings.config import conversations_of
 from hermes.settings.home import DATABASE, named_project
+from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -104,12 +106,12 @@ def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
 @contextmanager
 def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[RecordedDB]:
     """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
-    path, name = context.home.join(DATABASE), _name_of_import(given.file)
+    where, name = conversations_of(context.home), _name_of_import(given.file)
     command = ["hermes", "sessions", "import", _place(given.file)]  # goes on with it after an interruption
     for option in ("format", "project"):
         if chosen := getattr(given, option):
             command += [f"--{option}", chosen]
-    with RecordedDB.open(path, durability="turn", name=name, about=shlex.join(command)) as db:
+    with RecordedDB.open(**where, durability="turn", name=name, about=shlex.join(command)) as db:
         before = db.counts()["messages"]
         try:
             yield db
@@ -273,9 +275,9 @@ def _place(file: str) -> str:
 
 
 def _discard(given: ui.Given, context: ui.Context) -> None:
-    path, chosen = context.home.join(DATABASE), []
-    if os.path.exists(path):
-        with SessionDB.open(path) as db:
+    where, chosen = conversations_of(context.home), []
+    if is_address(where["path"]) or os.path.exists(where["path"]):
+        with SessionDB.open(**where) as db:
             chosen = unfinished_imports(db)
     if given.file is not None:
         chosen = [each for each in chosen if each.name == _name_of_import(given.file)]
@@ -283,7 +285,7 @@ def _discard(given: ui.Given, context: ui.Context) -> None:
         raise NotFound(f"there is no unfinished import{f' of {given.file}' if given.file else ''}; nothing to do")
     kept = 0
     for each in chosen:
-        with RecordedDB.open(path, durability="turn", name=each.name) as recorded:
+        with RecordedDB.open(**where, durability="turn", name=each.name) as recorded:
             kept += recorded.take_back(everything=True)
             recorded.sync()
     messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))

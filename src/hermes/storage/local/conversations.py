@@ -19,6 +19,7 @@ import apsw
 from hermes.base.errors import DamagedFile, NotFound, StorageError
 from hermes.storage.files import Folder
 from hermes.storage.images import IMAGES, ImageFiles
+from hermes.storage.local.copies import LocalCopies
 from hermes.storage.local.damage import (
     UNREADABLE,
     careful_row,
@@ -149,6 +150,7 @@ class LocalConversations:
         self.summaries = LocalSummaries(database, owner_key)
         self.maintenance = LocalMaintenance(database, owner_key)
         self.undo = LocalUndo(self, owner_key)
+        self.copies = LocalCopies(database, owner_key)
 
     @classmethod
     def open(

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes.base.errors import LockTimeout, NotFound, StorageError
 from hermes.base.words import Words
 from hermes.storage.images import IMAGES, Images
-from hermes.storage.ports import EVERYTHING, Summary, Use
+from hermes.storage.ports import EVERYTHING, Whole
 from hermes.storage.postgres.database import WAIT_SECONDS, PersonDatabase, person_named
 from hermes.storage.postgres.search import PostgresIndex, PostgresVectors, Terms, terms_of
+from hermes.storage.postgres.upkeep import PostgresImages, PostgresMaintenance, PostgresSummaries
 from hermes.storage.records import (
     BLOCK,
     BLOCK_BITS,
@@ -21,6 +22,7 @@ from hermes.storage.records import (
     KINDS,
     PLAIN,
     REWOUND,
+    SESSION_COLUMNS,
     STATE_BITS,
     Created,
     Session,
@@ -55,7 +57,11 @@ _READ = """
 _OLDEST_FIRST, _NEWEST_FIRST = _READ.format(order="ASC"), _READ.format(order="DESC")
 _BY_IDS = f"SELECT {_COLUMNS} FROM messages WHERE person = %s AND id = ANY(%s)"
 _TEXTS = "SELECT id, name, content, tool_calls FROM messages WHERE person = %s AND id = ANY(%s)"
-_TO_APPEND_TO = "SELECT key, last_id, activity, preview FROM sessions WHERE person = %s AND id = %s"
+_TO_APPEND_TO = """
+    SELECT key, last_id, activity, preview, (
+        SELECT coalesce(max(activity), 0) FROM sessions WHERE person = %(person)s AND listed = 1 AND archived = 0
+    ) FROM sessions WHERE person = %(person)s AND id = %(id)s
+"""
 _NEWEST_ACTIVITY = """
     SELECT coalesce(max(activity), 0) FROM sessions WHERE person = %s AND listed = 1 AND archived = 0
 """
@@ -69,6 +75,11 @@ _COUNT_IN = """
         last_active = greatest(last_active, %s), preview = %s, activity = %s,
         said_messages = said_messages + %s, said_words = said_words + %s
     WHERE person = %s AND key = %s
+"""
+_WHOLE = f"""
+    SELECT {", ".join(f"m.{name}" for name in _COLUMNS.split(", "))}
+    FROM blocks b JOIN messages m ON m.person = b.person AND m.id BETWEEN b.block << 5 AND (b.block << 5) + 31
+    WHERE b.person = %s AND b.session = %s ORDER BY m.id
 """
 _NEW_WORDS = """
     INSERT INTO vocabulary SELECT %s, %s, word FROM unnest(%s::text[]) AS word ORDER BY word ON CONFLICT DO NOTHING
@@ -120,6 +131,10 @@ _RESOLVE = f"""
         AND (%(root)s::bigint IS NULL OR root = %(root)s) ORDER BY activity DESC LIMIT 1
 """
 _LEASE_SECONDS = 600.0
+_TABLES = (
+    *("messages", "vocabulary", "blocks", "vectors", "summaries", "session_details", "sessions", "meta", "images"),
+    "people",
+)
 
 
 class PostgresConversations:
@@ -139,6 +154,7 @@ class PostgresConversations:
         self.summaries = PostgresSummaries(database)
         self.maintenance = PostgresMaintenance(database)
         self.undo = PostgresUndo(self)
+        self.copies = PostgresCopies(self)
 
     @classmethod
     def open(cls, address: str, *, owner: str, wait: float | None = None) -> Self:
@@ -231,7 +247,7 @@ class PostgresConversations:
             rest = {k: v for k, v in more.items() if k not in PLAIN and k != "system_prompt" and v is not None}
             if rest or more.get("system_prompt") is not None:
                 self._set_details(key, more.get("system_prompt"), rest)
-            self._index_title(key, clean)
+            self.index_title(key, clean)
         return Created(name, key, clean)
 
     def find(self, session_id: str) -> Session | None:
@@ -303,7 +319,7 @@ class PostgresConversations:
             connection.execute(
                 "UPDATE sessions SET title = %s WHERE person = %s AND key = %s", (kept, self._person, session.key)
             )
-            self._index_title(session.key, kept)
+            self.index_title(session.key, kept)
         return kept
 
     def update(self, session: Session, values: Mapping[str, Any]) -> None:
@@ -343,7 +359,7 @@ class PostgresConversations:
                 )
             connection.execute("UPDATE sessions SET parent = NULL WHERE person = %s AND parent = %s", mine)
             ids = self.database.column(_MESSAGES_OF, (*mine, -1))
-            words = self._words_of(ids)
+            words = self.words_of(ids)
             connection.execute("DELETE FROM messages WHERE person = %s AND id = ANY(%s)", (self._person, ids))
             connection.execute(
                 "DELETE FROM vectors WHERE person = %s AND block IN"
@@ -353,7 +369,7 @@ class PostgresConversations:
             for table in ("blocks", "session_details", "summaries"):
                 connection.execute(f"DELETE FROM {table} WHERE person = %s AND session = %s", mine)
             connection.execute("DELETE FROM sessions WHERE person = %s AND key = %s", mine)
-            self._forget_words(words)
+            self.forget_words(words)
             self.remove_unused_images()
 
     def counts(self) -> dict[str, int]:
@@ -367,41 +383,38 @@ class PostgresConversations:
         with self.database.writing() as connection:
             if any(message.get(IMAGES) for message in messages):
                 messages = self.images.put(messages)
-            found = self.database.row(_TO_APPEND_TO, (self._person, session_id))
+            found = self.database.row(_TO_APPEND_TO, {"person": self._person, "id": session_id})
             if found is None:
                 raise NotFound(f"there is no session {session_id!r}; create_session makes one")
-            key, last_id, activity, preview = found
+            key, last_id, activity, preview, newest = found
             ids = self._next_ids(key, last_id, len(messages))
             batch = prepared(ids, messages, key, now=time.time(), preview=preview)
-            terms = [terms_of(row, self._words) for row in batch.rows]
-            rows = [_bound(self._person, row, each) for row, each in zip(batch.rows, terms, strict=True)]
-            if len(rows) == 1:
-                connection.execute(_INSERT, rows[0])
+            used = activity if activity and activity == newest else newest + 1
+            said = self.add_rows(batch.rows)
+            counted = (ids[-1], len(ids), batch.calls, batch.newest, batch.preview, used, *said)
+            connection.execute(_COUNT_IN, (*counted, self._person, key))
+        return ids
+
+    def add_rows(self, rows: Sequence[Row]) -> tuple[int, int]:
+        """Stores messages with their words; returns how many of them said something, and how many words."""
+        terms = [terms_of(row, self._words) for row in rows]
+        bound = [_bound(self._person, row, each) for row, each in zip(rows, terms, strict=True)]
+        said = [each.length for each in terms if each.said is not None]
+        with self.database.writing() as connection:
+            if len(bound) == 1:
+                connection.execute(_INSERT, bound[0])
             else:
                 with connection.cursor() as cursor:
-                    cursor.executemany(_INSERT, rows)
-            newest = self._newest_activity()
-            said = [each.length for each in terms if each.said is not None]
-            connection.execute(
-                _COUNT_IN,
-                (
-                    ids[-1],
-                    len(ids),
-                    batch.calls,
-                    batch.newest,
-                    batch.preview,
-                    activity if activity and activity == newest else newest + 1,
-                    len(said),
-                    sum(said),
-                    self._person,
-                    key,
-                ),
-            )
+                    cursor.executemany(_INSERT, bound)
             for kind, column in (("messages", "said"), ("tools", "tools")):
                 words = {word for each in terms for word in getattr(each, column) or ()}
                 if words:
                     connection.execute(_NEW_WORDS, (self._person, kind, list(words)))
-        return ids
+        return len(said), sum(said)
+
+    def rows_of(self, session: int) -> list[Row]:
+        """Every message of a session, in order."""
+        return [_row(row) for row in self.database.rows(_WHOLE, (self._person, session))]
 
     def read(
         self,
@@ -469,7 +482,7 @@ class PostgresConversations:
         gone = state == REWOUND
         values = {"person": self._person, "session": session.key, "state": state, "gone": gone}
         with self.database.writing() as connection:
-            words = self._words_of(ids) if gone else {}
+            words = self.words_of(ids) if gone else {}
             lengths: list[int] = []
             for first, last in runs(ids):
                 changed = connection.execute(_SET_STATE, {**values, "first": first, "last": last}, binary=True)
@@ -480,7 +493,7 @@ class PostgresConversations:
                     " said_words = said_words - %s WHERE person = %s AND key = %s",
                     (len(lengths), sum(1 for length in lengths if length), sum(lengths), self._person, session.key),
                 )
-                self._forget_words(words)
+                self.forget_words(words)
 
     def remove_unused_images(self) -> int:
         with self.database.writing():
@@ -497,6 +510,12 @@ class PostgresConversations:
 
     def has_others(self) -> bool:
         return False  # nobody else's can be seen
+
+    def forget(self) -> None:
+        """Removes everything of this person, and the person."""
+        with self.database.writing() as connection:
+            for table in _TABLES:
+                connection.execute(f"DELETE FROM {table} WHERE person = %s", (self._person,))
 
     # --- small values ------------------------------------------------------------------------------------------------
 
@@ -541,7 +560,7 @@ class PostgresConversations:
         free = numbered_title(base, taken)
         return free if free.startswith(f"{base} #") else self._free_title(free, holder=holder)
 
-    def _index_title(self, key: int, title: str | None) -> None:
+    def index_title(self, key: int, title: str | None) -> None:
         with self.database.writing() as connection:
             words = list(Terms.cut(self._words.of(title))) if title else None
             connection.execute(
@@ -584,7 +603,7 @@ class PostgresConversations:
             ids += range(first << BLOCK_BITS, (first << BLOCK_BITS) + count - len(ids))
         return ids
 
-    def _words_of(self, ids: Sequence[int]) -> dict[str, list[str]]:
+    def words_of(self, ids: Sequence[int]) -> dict[str, list[str]]:
         """What the index holds of messages that are about to go."""
         if not ids:
             return {}
@@ -593,7 +612,7 @@ class PostgresConversations:
             for kind, column in (("messages", "said"), ("tools", "tools"))
         }
 
-    def _forget_words(self, words: Mapping[str, Sequence[str]]) -> None:
+    def forget_words(self, words: Mapping[str, Sequence[str]]) -> None:
         """Words that no message holds any more."""
         with self.database.writing() as connection:
             for kind, gone in words.items():
@@ -636,154 +655,6 @@ def _opened(kind: str, value: bytes) -> Any:
             return struct.unpack("<d", value)[0]
 
 
-class PostgresImages:
-    """Blobs of images under their names."""
-
-    def __init__(self, database: PersonDatabase) -> None:
-        self._database = database
-        self._person = database.person
-
-    def names(self) -> list[str]:
-        return self._database.column("SELECT name FROM images WHERE person = %s", (self._person,))
-
-    def put(self, images: Iterable[tuple[str, bytes]]) -> None:
-        added = "INSERT INTO images (person, name, data) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
-        with self._database.writing() as connection:
-            for name, data in images:
-                connection.execute(added, (self._person, name, data))
-
-    def read(self, name: str, at_most: int) -> bytes | None:
-        wanted = "SELECT substring(data FROM 1 FOR %s) FROM images WHERE person = %s AND name = %s"
-        row = self._database.row(wanted, (at_most, self._person, name))
-        return None if row is None else bytes(row[0])
-
-    def remove(self, names: Sequence[str]) -> None:
-        with self._database.writing() as connection:
-            connection.execute("DELETE FROM images WHERE person = %s AND name = ANY(%s)", (self._person, list(names)))
-
-
-_OF_CONVERSATION = """
-    WITH RECURSIVE family (root) AS (
-        SELECT root FROM sessions WHERE person = %(person)s AND id = %(id)s
-        UNION SELECT above.root FROM family
-            JOIN sessions first ON first.person = %(person)s AND first.key = family.root
-            JOIN sessions above ON above.person = %(person)s AND above.key = first.parent
-    )
-    SELECT s.node, s.depth, s.ids, s.messages, s.text, s.made_by
-    FROM summaries s JOIN sessions c ON c.person = s.person AND c.key = s.session
-    WHERE s.person = %(person)s AND c.root IN (SELECT root FROM family)
-        AND (%(number)s::bigint IS NULL OR s.node = %(number)s)
-        AND (%(depth)s::int IS NULL OR (s.depth = %(depth)s AND s.ids = %(ids)s))
-        AND (%(parent)s::bigint IS NULL OR s.node = ANY(
-            (SELECT p.children FROM summaries p WHERE p.person = %(person)s AND p.node = %(parent)s)::bigint[]))
-    ORDER BY s.node
-"""
-_ADD_SUMMARY = """
-    INSERT INTO summaries (person, node, session, depth, ids, messages, text, made_by, made_at, children)
-    SELECT %s, %s, key, %s, %s, %s, %s, %s, %s, %s FROM sessions WHERE person = %s AND id = %s
-"""
-
-
-class PostgresSummaries:
-    def __init__(self, database: PersonDatabase) -> None:
-        self._database = database
-
-    def nodes(
-        self,
-        session_id: str,
-        *,
-        number: int | None = None,
-        same: tuple[int, str] | None = None,
-        parent: int | None = None,
-    ) -> list[Summary]:
-        depth, ids = same or (None, None)
-        values = {"person": self._database.person, "id": session_id, "number": number, "depth": depth, "ids": ids}
-        return [Summary(*row) for row in self._database.rows(_OF_CONVERSATION, {**values, "parent": parent})]
-
-    def add(self, session_id: str, node: Summary, children: Sequence[int]) -> Summary:
-        person = self._database.person
-        with self._database.writing() as connection:
-            taken = "UPDATE people SET last_node = last_node + 1 WHERE person = %s RETURNING last_node"
-            number = int(self._database.row(taken, (person,))[0])
-            row = (person, number, node.depth, node.ids, node.messages, node.text, node.made_by, time.time())
-            connection.execute(_ADD_SUMMARY, (*row, list(children), person, session_id))
-        return node._replace(number=number)
-
-
-_IN_ORDER_OF_USE = """
-    SELECT s.key, s.last_active, s.ended_at IS NOT NULL, s.source, s.archived = 1,
-        coalesce(d.details::jsonb ? 'imported_at', false)
-    FROM sessions s LEFT JOIN session_details d ON d.person = s.person AND d.session = s.key
-    WHERE s.person = %s AND s.listed = 1 ORDER BY s.activity, s.key
-"""
-_TOTALS = """
-    SELECT count(*), coalesce(sum(listed), 0), coalesce(sum(message_count), 0)::bigint,
-        coalesce(sum(tool_call_count), 0)::bigint, count(*) FILTER (WHERE ended_at IS NULL),
-        coalesce(sum(archived), 0), min(started_at), max(last_active)
-    FROM sessions WHERE person = %s
-"""
-_BY_SOURCE = """
-    SELECT source, count(*), coalesce(sum(message_count), 0)::bigint, coalesce(sum(tool_call_count), 0)::bigint
-    FROM sessions WHERE person = %s GROUP BY source ORDER BY 3 DESC, source
-"""
-_BY_MONTH = """
-    SELECT started_at, message_count FROM sessions WHERE person = %s
-"""
-_SIZES = """
-    SELECT coalesce(sum(pg_column_size(m.*)), 0)::bigint FROM messages m WHERE person = %s
-"""
-
-
-class PostgresMaintenance:
-    """The server keeps tables and indexes in shape by itself (autovacuum)."""
-
-    def __init__(self, database: PersonDatabase) -> None:
-        self._database = database
-        self._values = (database.person,)
-
-    def uses(self) -> list[Use]:
-        return [Use(*row) for row in self._database.rows(_IN_ORDER_OF_USE, self._values)]
-
-    def last_moment(self, now: float) -> float | None:
-        newest = """
-            SELECT greatest(max(last_active) FILTER (WHERE last_active <= %(now)s),
-                max(ended_at) FILTER (WHERE ended_at <= %(now)s)) FROM sessions WHERE person = %(person)s
-        """
-        row = self._database.row(newest, {"now": now, "person": self._database.person})
-        return None if row[0] is None else float(row[0])
-
-    def totals(self) -> dict[str, Any]:
-        names = ("sessions", "conversations", "messages", "tool_calls", "open", "archived", "first_used", "last_used")
-        return dict(zip(names, self._database.row(_TOTALS, self._values), strict=True))
-
-    def by_source(self) -> list[dict[str, Any]]:
-        names = ("source", "sessions", "messages", "tool_calls")
-        return [dict(zip(names, row, strict=True)) for row in self._database.rows(_BY_SOURCE, self._values)]
-
-    def by_month(self, months: int) -> list[dict[str, Any]]:
-        """By this machine's time zone, as the local engine does."""
-        found: dict[str, list[int]] = {}
-        for started, messages in self._database.rows(_BY_MONTH, self._values):
-            counted = found.setdefault(time.strftime("%Y-%m", time.localtime(started)), [0, 0])
-            counted[0] += 1
-            counted[1] += messages
-        newest = sorted(found.items(), reverse=True)[:months]
-        return [{"month": month, "sessions": sessions, "messages": count} for month, (sessions, count) in newest]
-
-    def sizes(self) -> dict[str, int]:
-        return {"file_bytes": int(self._database.row(_SIZES, self._values)[0]), "log_bytes": 0, "free_bytes": 0}
-
-    def is_in_pieces(self) -> bool:
-        return False
-
-    def merge_steps(self) -> Iterator[str]:
-        return iter(())
-
-    def checkpoint(self) -> None: ...
-
-    def rewrite(self) -> None: ...
-
-
 class PostgresUndo:
     """Takes back what an import added."""
 
@@ -817,7 +688,7 @@ class PostgresUndo:
         block = last >> BLOCK_BITS
         with self._database.writing() as connection:
             later = self._database.column(_MESSAGES_OF, (*mine, last))
-            words = self._store._words_of(later)  # noqa: SLF001 - one engine
+            words = self._store.words_of(later)
             connection.execute("DELETE FROM messages WHERE person = %s AND id = ANY(%s)", (self._person, later))
             connection.execute("DELETE FROM vectors WHERE person = %s AND block = %s", (self._person, block))
             connection.execute(
@@ -829,8 +700,8 @@ class PostgresUndo:
                 f"UPDATE sessions SET {put_back}, embedded_id = least(embedded_id, %s) WHERE person = %s AND key = %s",
                 (*(row[name] for name in names), last, *mine),
             )
-            self._store._index_title(row["key"], row["title"])  # noqa: SLF001
-            self._store._forget_words(words)  # noqa: SLF001
+            self._store.index_title(row["key"], row["title"])
+            self._store.forget_words(words)
 
     @contextlib.contextmanager
     def alone(self, timeout: float) -> Iterator[None]:  # noqa: ARG002 - nobody is waited for
@@ -849,3 +720,64 @@ class PostgresUndo:
     def is_running(self) -> bool:
         lease = self._store.get_meta("importing")
         return lease is not None and json.loads(lease)["until"] > time.time()
+
+
+_SESSION = f"SELECT {', '.join(SESSION_COLUMNS)} FROM sessions WHERE person = %s AND key = %s"
+_SUMMARIES = """
+    SELECT node, depth, ids, messages, text, made_by, made_at, children
+    FROM summaries WHERE person = %s AND session = %s ORDER BY node
+"""
+_ADD_SUMMARY = """
+    INSERT INTO summaries (person, session, node, depth, ids, messages, text, made_by, made_at, children)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+_COUNT_WORDS = "UPDATE sessions SET said_messages = %s, said_words = %s WHERE person = %s AND key = %s"
+
+
+class PostgresCopies:
+    def __init__(self, store: PostgresConversations) -> None:
+        self._store = store
+        self._database = store.database
+
+    def session(self, key: int) -> Whole:
+        mine = (self._database.person, key)
+        with self._database.reading():
+            row = self._database.row(_SESSION, mine)
+            if row is None:
+                raise NotFound(f"session {key} is gone")
+            details = "SELECT system_prompt, details FROM session_details WHERE person = %s AND session = %s"
+            places = "SELECT block, first_place FROM blocks WHERE person = %s AND session = %s ORDER BY block"
+            summaries = self._database.rows(_SUMMARIES, mine)
+            return Whole(
+                row=dict(zip(SESSION_COLUMNS, row, strict=True)),
+                details=self._database.row(details, mine),
+                blocks=self._database.rows(places, mine),
+                messages=self._store.rows_of(key),
+                summaries=[(*node[:-1], tuple(sorted(node[-1]))) for node in summaries],
+            )
+
+    def put(self, whole: Whole) -> None:
+        key, person = whole.row["key"], self._database.person
+        columns: dict[str, Any] = {"person": person, **whole.row}
+        names, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))
+        with self._database.writing() as connection:
+            connection.execute(f"INSERT INTO sessions ({names}) VALUES ({marks})", list(columns.values()))
+            if whole.details is not None:
+                connection.execute(
+                    "INSERT INTO session_details (person, session, system_prompt, details) VALUES (%s, %s, %s, %s)",
+                    (person, key, *whole.details),
+                )
+            with connection.cursor() as cursor:
+                blocks = [(person, block, key, place) for block, place in whole.blocks]
+                cursor.executemany(
+                    "INSERT INTO blocks (person, block, session, first_place) VALUES (%s, %s, %s, %s)", blocks
+                )
+                nodes = [(person, key, *node[:-1], list(node[-1])) for node in whole.summaries]
+                cursor.executemany(_ADD_SUMMARY, nodes)
+            said = self._store.add_rows(whole.messages) if whole.messages else (0, 0)
+            connection.execute(_COUNT_WORDS, (*said, person, key))
+            self._store.index_title(key, whole.row["title"])
+            connection.execute(
+                "UPDATE people SET last_node = greatest(last_node, %s) WHERE person = %s",
+                (max((node[0] for node in whole.summaries), default=0), person),
+            )

@@ -1,0 +1,184 @@
+"""A home whose conversations are in PostgreSQL: preparing it, moving there and back, and working with it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from compacted import configure, talk
+from pictures import as_openai, png, text
+
+from hermes.base.errors import StorageError
+from hermes.conversations.context import Contexts, SummaryGraph
+from hermes.conversations.database import SessionDB
+from hermes.operations.forget import forget
+from hermes.portability.move import differences, move
+from hermes.session.session import MemorySession
+from hermes.settings.home import find_home
+from hermes.settings.people import People
+
+pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from conftest import Ran
+
+    Command = Callable[..., Ran]
+
+
+@pytest.fixture
+def database(postgres: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A prepared database that only this test uses."""
+    import psycopg
+
+    from hermes.storage.postgres.schema import migrate
+
+    name = f"test_{abs(hash(request.node.nodeid))}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        address = postgres.replace("/postgres?", f"/{name}?")
+        migrate(address, partitions=2)
+        yield address
+
+
+def lived_in(home: Path) -> None:
+    """Conversations with a compaction, a branch, images, summaries and odd bytes."""
+    configure(home)
+    with MemorySession.open(home) as session:
+        talk(session, 30)
+        session.compact()
+        talk(session, 2, start=30)
+    with SessionDB.open(home / "state.db") as db:
+        made = db.create_session(title="Pictures", system_prompt="p", mood="good")
+        db.append_many(
+            made,
+            [
+                {"role": "user", "content": [text("see"), as_openai(png())]},
+                {"role": "assistant", "content": "a NUL \x00 and half \ud800 a letter", "timestamp": 5.5},
+            ],
+        )
+        SummaryGraph(db, made).add(depth=0, ids="1", messages=1, text="leaf", made_by="m")
+        Contexts(db).restore(db.list_sessions()[-1].id)
+        db.rewind(made, db.messages(made)[0].id)
+        db.set_meta("bytes", b"\x00\xff")
+        db.delete(db.create_session())
+
+
+def quiet(done: int, total: int) -> None:
+    """Nobody watches."""
+
+
+@pytest.mark.proves("storage.move")
+def test_conversations_move_there_and_back_without_a_difference(home: Path, tmp_path: Path, database: str) -> None:
+    lived_in(home)
+    back = tmp_path / "back" / "state.db"
+    with SessionDB.open(home / "state.db") as here, SessionDB.open(database) as there, SessionDB.open(back) as again:
+        engines = (here, there, again)
+        first = move(here, there, quiet)
+        assert (first.copied, first.images) == (first.sessions, 1)
+        assert move(there, again, quiet).messages == first.messages > 60
+        assert list(differences(here, again)) == []
+        for query in ("ticket ABC-0007", "Where is module_12 repaired?", "pictures", "it works now"):
+            hits = [[(hit.message_id, hit.snippet, hit.score) for hit in db.search(query)] for db in engines]
+            assert hits[0]
+            assert hits[0] == hits[1] == hits[2], query
+        newest = here.list_sessions()[0].id
+        assert len({db.append(newest, {"role": "user", "content": "on"}) for db in engines}) == 1
+
+
+@pytest.mark.proves("storage.move")
+def test_a_move_goes_on_where_it_stopped_and_refuses_what_it_did_not_bring(home: Path, database: str) -> None:
+    configure(home)
+    with SessionDB.open(home / "state.db") as here, SessionDB.open(database) as there:
+        sessions = [here.create_session(title=f"talk {number}") for number in range(6)]
+        for session in sessions:
+            here.append(session, {"role": "user", "content": f"words of {session}"})
+
+        def interrupted(done: int, total: int) -> None:
+            if done == total // 2:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            move(here, there, interrupted)
+        assert there.counts()["sessions"] == 3
+        here.append(sessions[0], {"role": "user", "content": "said meanwhile"})
+        assert move(here, there, quiet).copied == 4
+        there.create_session()
+        with pytest.raises(StorageError, match="1 sessions of this person"):
+            move(here, there, quiet)
+
+
+@pytest.mark.proves("storage.prepare", "storage.move")
+def test_one_command_prepares_checks_and_moves(
+    home: Path, hermes: Command, postgres: str, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lived_in(home)
+    assert "SQLite" in hermes("storage", "status").out
+    assert hermes("storage", "init", "--url", database).out == "nothing to do: the database is up to date\n"
+    assert hermes("storage", "migrate", "--url", database).code == 0
+    moved = hermes("storage", "move", "--to", database)
+    assert "compared one by one" in moved.out
+    monkeypatch.setenv("HERMES_STORAGE_URL", database)
+    status = hermes("storage", "status", "--json").json
+    assert (status["engine"], status["missing"]) == ("postgresql", [])
+    assert any("bypasses" in warning for warning in status["warnings"])
+    found = hermes("sessions", "search", "ABC-0007", "--json").json
+    assert found["results"]
+    os.rename(home / "state.db", home / "old.db")
+    back = hermes("storage", "move", "--from", database)
+    assert "compared one by one" in back.out
+    with SessionDB.open(home / "old.db") as old, SessionDB.open(home / "state.db") as new:
+        assert [each.id for each in old.list_sessions()] == [each.id for each in new.list_sessions()]
+    assert hermes("storage", "move").code != 0
+    assert hermes("storage", "move", "--to", "mysql://nowhere").code != 0
+
+
+@pytest.mark.proves("storage.home")
+def test_a_session_works_in_a_home_whose_conversations_are_on_a_server(
+    home: Path, hermes: Command, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_STORAGE_URL", database)
+    configure(home)
+    with MemorySession.open(home) as session:
+        talk(session, 30)
+        compacted = session.compact()
+        talk(session, 2, start=30)
+        name = session.id
+        found: Any = session.call_tool("session_search", {"query": "ticket ABC-0002"})
+    assert compacted
+    assert "ABC-0002" in str(found)
+    with MemorySession.open(home, resume=name) as again:
+        request = again.prepare_turn("Which ticket was the last?")
+        assert "ABC-0031" in str(request.messages)
+        again.finish_turn("ABC-0031")
+    assert not os.path.exists(home / "state.db")
+    assert name in hermes("sessions", "list").out
+    assert hermes("status").code == 0
+    assert hermes("storage", "check", "--json").json["messages"] > 60
+    assert "conversations" in hermes("doctor").out
+
+
+@pytest.mark.proves("storage.home", "people.forget")
+def test_a_forgotten_person_leaves_no_row(home: Path, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import psycopg
+
+    monkeypatch.setenv("HERMES_STORAGE_URL", database)
+    configure(home)
+    people = People(find_home(home))
+    for name in ("ann", "bob"):
+        people.add(name)
+        with MemorySession.open(people.home_of(name)) as session:
+            session.prepare_turn(f"My secret is the {name}-kite.")
+            session.finish_turn("Noted.")
+    told = forget(people, "ann")
+    assert (told.done, told.messages) == (True, 2)
+    with psycopg.connect(database) as connection:
+        connection.execute("SET search_path = hermes")
+        assert connection.execute("SELECT name FROM people ORDER BY name").fetchall() == [("users/bob",)]
+        assert connection.execute("SELECT count(DISTINCT person) FROM messages").fetchone() == (1,)
+        assert connection.execute(
+            "SELECT count(*) FROM messages WHERE position('ann-kite' IN content) > 0"
+        ).fetchone() == (0,)
