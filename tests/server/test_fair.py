@@ -12,6 +12,8 @@ import openai
 import pytest
 from http_service import running
 
+from hermes.settings.home import find_home, person_home
+from hermes.settings.trust import SAID, HostReports
 from soak import server
 from soak.common import Options
 
@@ -72,6 +74,10 @@ def test_calls_that_wait_do_not_keep_another_person_waiting(home: Path, remember
         up.client("ann") as ann,
         up.client("bob") as bob,
     ):
+        for name, http in (("ann", ann), ("bob", bob)):
+            http.get("/api/v1/memory")
+            # A host that reports what its person types may write without asking them.
+            HostReports(person_home(find_home(home), name)).add("server", "c1", SAID, "", "hello")
         assert "Number 0." in remember(ann, "Number 0.").text
         holder = os.open(home / "users" / "ann" / "memories" / "MEMORY.md.lock", os.O_RDWR)
         fcntl.flock(holder, fcntl.LOCK_EX)
