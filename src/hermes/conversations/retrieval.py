@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from hermes.conversations.database import SessionDB
-    from hermes.conversations.search.results import Hit
+    from hermes.conversations.search.results import Hit, SearchResults
     from hermes.storage.records import Session, StoredMessage
 
     Mask = Callable[[str], str]
@@ -184,6 +184,7 @@ HIDDEN_SOURCES = ("subagent", "tool")
 DEMOTED_SOURCES = ("cron",)
 SAID = ("user", "assistant")
 _FIRST_LOOK, _LONGEST_LOOK = 16, 640
+_ENOUGH_HITS = 24
 _FUSION = 60  # the usual constant of reciprocal rank fusion
 _MOST_QUERIES = 5
 _UP_TO_THE_ANSWER = 20  # messages: calls of tools and their results stand between
@@ -191,9 +192,10 @@ _UP_TO_THE_ANSWER = 20  # messages: calls of tools and their results stand betwe
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """What narrows and orders a search; None does not narrow."""
+    """What narrows and orders a search; None does not narrow. `budget` is in tokens, for what is shown."""
 
     limit: int = 3
+    budget: int = 2_000
     sort: Sort = "relevance"
     roles: tuple[str, ...] | None = None
     since: float | None = None
@@ -228,7 +230,10 @@ class Criteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """One conversation and the message that stands for it; without a message when only its title was found."""
+    """One conversation and the message that stands for it; without a message when only its title was found.
+
+    `hits` are ranks and ids of all its messages that were found, `message_id` among them.
+    """
 
     session: Session
     message_id: int | None
@@ -236,12 +241,14 @@ class Match:
     snippet: str
     score: float = 0.0
     explanation: dict[str, float] = field(default_factory=dict)
+    hits: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     matches: tuple[Match, ...]
     searched: int
+    coverage: bool = False  # chosen to cover a topic over time, not by similarity alone
     notes: tuple[str, ...] = ()
 
 
@@ -284,16 +291,16 @@ class Finder:
 
     def _find(self, query: str, wanted: Criteria) -> Found:
         by_title = self._by_title(query, wanted)
-        matches, notes = self._by_message(query, wanted)
+        matches, notes, coverage = self._by_message(query, wanted)
         if by_title is not None:
             best = next((m for m in matches if m.session.root == by_title.session.root), None)
             if best is not None and best.session.id == by_title.session.id:
-                by_title = replace(by_title, message_id=best.message_id, explanation=best.explanation)
+                by_title = replace(by_title, message_id=best.message_id, explanation=best.explanation, hits=best.hits)
             matches = [by_title, *(m for m in matches if m.session.root != by_title.session.root)]
         if not matches:
             notes += self._left_out(query, wanted)
         sessions = self._db.counts()["sessions"]
-        return Found(matches=tuple(matches[: wanted.limit]), searched=sessions, notes=tuple(notes))
+        return Found(matches=tuple(matches[: wanted.limit]), searched=sessions, notes=tuple(notes), coverage=coverage)
 
     def _by_title(self, query: str, wanted: Criteria) -> Match | None:
         session = self._db.resolve(query.strip().strip('"'))
@@ -308,64 +315,69 @@ class Finder:
             score=1.0,
         )
 
-    def _by_message(self, query: str, wanted: Criteria) -> tuple[list[Match], list[str]]:
+    def _by_message(self, query: str, wanted: Criteria) -> tuple[list[Match], list[str], bool]:
         roles = wanted.roles or SAID
-        matches, note = self._one_per_conversation(query, wanted, roles)
-        notes = [note] if note else []
+        matches, found = self._one_per_conversation(query, wanted, roles)
+        notes = [found.note] if found.note else []
         if not matches and wanted.roles is None:
-            matches, _ = self._one_per_conversation(query, wanted, None)
+            matches, found = self._one_per_conversation(query, wanted, None)
             if matches:
                 notes.append("nothing that was said matches; these are from tool output and system messages")
-        return matches, notes
+        return matches, notes, found.mode == "coverage"
 
     def _one_per_conversation(
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None
-    ) -> tuple[list[Match], str | None]:
+    ) -> tuple[list[Match], SearchResults]:
         """Looks at more and more hits until enough different conversations are among them."""
         look = max(_FIRST_LOOK, 3 * wanted.limit)
         gather = self._glance
         while True:
-            hits, note, exhausted = gather(query, wanted, roles, look)
+            hits, exhausted = gather(query, wanted, roles, look)
             best: dict[int, Hit] = {}
             for hit in hits:
                 best.setdefault(hit.session.root, hit)
             ordinary = [hit for hit in best.values() if hit.source not in DEMOTED_SOURCES]
             demoted = [hit for hit in best.values() if hit.source in DEMOTED_SOURCES]
-            if len(ordinary) >= wanted.limit or exhausted or look >= _LONGEST_LOOK:
-                return [_match(hit) for hit in [*ordinary, *demoted]], note
+            enough = len(ordinary) >= wanted.limit or len(hits) >= _ENOUGH_HITS
+            if enough or exhausted or look >= _LONGEST_LOOK:
+                return [_match(hit, hits) for hit in [*ordinary, *demoted]], hits
             look *= 4
             gather = self._hits
 
     def _glance(
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None, look: int
-    ) -> tuple[list[Hit], str | None, bool]:
+    ) -> tuple[SearchResults, bool]:
         """The best hits without those that may not be shown: enough in most cases, at a fifth of the time."""
         filters = {**wanted.filters, "exclude_sources": (), **self._for_all(roles)}
         found = self._db.search(query, limit=look, **filters)
-        hits = [
+        exhausted = len(found) < look
+        found[:] = [
             hit
             for hit in found
             if (wanted.source is not None or hit.source not in HIDDEN_SOURCES)
             and self.is_out_of_context(hit.session, hit.message_id)
         ]
-        return hits, found.note, len(found) < look
+        return found, exhausted
 
     def _hits(
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None, look: int
-    ) -> tuple[list[Hit], str | None, bool]:
+    ) -> tuple[SearchResults, bool]:
         filters = {**wanted.filters, **self._for_all(roles)}
         if self._current is None:
             found = self._db.search(query, limit=look, **filters)
-            return list(found), found.note, len(found) < look
+            return found, len(found) < look
         away = self._db.search(query, limit=look, **filters, exclude_sessions=(self._current.id,))
         own = self._db.search(query, limit=look, **filters, sessions=(self._current.id,))
+        exhausted = len(away) < look and len(own) < look
         compacted = [hit for hit in own if self.is_out_of_context(hit.session, hit.message_id)]
-        hits = [*away, *compacted]
-        if wanted.sort == "relevance":
-            hits.sort(key=lambda hit: -hit.score)
-        else:
-            hits.sort(key=lambda hit: hit.message_id, reverse=wanted.sort == "newest")
-        return hits, away.note or own.note, len(away) < look and len(own) < look
+        away.note = away.note or own.note
+        if compacted:
+            away += compacted
+            if wanted.sort == "relevance":
+                away.sort(key=lambda hit: -hit.score)
+            else:
+                away.sort(key=lambda hit: hit.message_id, reverse=wanted.sort == "newest")
+        return away, exhausted
 
     def _for_all(self, roles: tuple[str, ...] | None) -> dict[str, Any]:
         return {"roles": roles, "now": self._now(), "mask": self._mask}
@@ -410,8 +422,10 @@ def answer_to(db: SessionDB, match: Match) -> StoredMessage | None:
     return None
 
 
-def _match(hit: Hit) -> Match:
+def _match(hit: Hit, hits: list[Hit]) -> Match:
+    ranked = enumerate(hits)
     return Match(
+        hits=tuple((rank, each.message_id) for rank, each in ranked if each.session.key == hit.session.key),
         session=hit.session,
         message_id=hit.message_id,
         role=hit.role,

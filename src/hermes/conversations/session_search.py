@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import operator
 import os
 import queue
 import threading
@@ -10,11 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound
+from hermes.base.tokens import estimate
 from hermes.conversations.database import Pages
 from hermes.conversations.retrieval import (
     ANCHOR,
     HIDDEN_SOURCES,
-    IN_RESULT,
     IN_SCROLL,
     SAID,
     Finder,
@@ -25,6 +27,7 @@ from hermes.conversations.retrieval import (
     unmasked,
     when,
 )
+from hermes.storage.records import called
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -92,7 +95,9 @@ def _work(
         finished.put((session_id, made))
 
 
-AROUND_HIT, BOOKENDS = 5, 3
+_HIT, _BESIDE, _END, _SNIPPET = 600, 200, 120, 80  # characters
+_WITH_CONTEXT = 5  # hits that are shown with the turns beside them
+_ANSWER_TOKENS, _KEYS_TOKENS = 60, 30  # of what stands around the results, and around the transcript of each
 READ_FIRST, READ_LAST = 20, 10
 _LARGEST_ID = (1 << 63) - 1
 _BROWSED_AT_ONCE = 20
@@ -104,6 +109,28 @@ class Helpers:
 
     summarise: Callable[[str], str] | None = None
     expand: Callable[[str], Iterable[str]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A message as one line of a transcript."""
+
+    message: StoredMessage
+    text: str
+
+    @property
+    def tokens(self) -> int:
+        return estimate(self.text) + 2  # a line break and what JSON adds to it
+
+
+def _short_snippet(snippet: str) -> str:
+    """The transcript shows the text itself; the snippet only says which words were found."""
+    if len(snippet) <= _SNIPPET:
+        return snippet
+    start = max(0, min(snippet.find(">>>") - _SNIPPET // 4, len(snippet) - _SNIPPET))
+    cut = snippet[start : start + _SNIPPET]
+    cut = cut[: cut.rfind(">>>")] if cut.count(">>>") > cut.count("<<<") else cut
+    return f"{'…' if start else ''}{cut.strip()}…"
 
 
 class SessionSearch:
@@ -149,11 +176,11 @@ class SessionSearch:
             if helpers.expand
             else self._finder.find(query, wanted)
         )
-        results = [self._result(match, query) for match in found.matches]
+        results = self._results(found, query, wanted.budget)
         self._add_summaries(query, found, results)
         answer: dict[str, Any] = {
             "success": True,
-            "mode": "discover",
+            "mode": "coverage" if found.coverage else "discover",
             "query": query,
             "results": results,
             "count": len(results),
@@ -266,15 +293,38 @@ class SessionSearch:
             "project": session.project,
         }
 
-    def _result(self, match: Match, query: str) -> dict[str, Any]:
+    def _results(self, found: Found, query: str, budget: int) -> list[dict[str, Any]]:
+        """Conversations with the hits that fit into the budget, best hits first, each with the turns beside it."""
+        results = {match.session.key: self._header(match) for match in found.matches}
+        shown: dict[int, dict[int, _Turn]] = {}
+        hits = [(rank, at, match) for match in found.matches for rank, at in match.hits]
+        left = budget - _ANSWER_TOKENS
+        for rank, at, match in sorted(hits, key=operator.itemgetter(0)):
+            turns = shown.get(match.session.key, {})
+            header = 0 if turns else estimate(json.dumps(results[match.session.key])) + _KEYS_TOKENS
+            for beside in (1, 0) if rank < _WITH_CONTEXT else (0,):
+                new = self._turns(match.session, at, beside, query, turns)
+                cost = header + sum(turn.tokens - (turns[i].tokens if i in turns else 0) for i, turn in new.items())
+                if cost <= left or (not shown and not beside):
+                    shown.setdefault(match.session.key, {}).update(new)
+                    left -= cost
+                    break
+        kept = [match for match in found.matches if match.session.key in shown or not match.hits]
+        for match in kept:
+            turns = shown.get(match.session.key, {})
+            left -= self._add_transcript(results[match.session.key], match.session, turns, left // len(kept))
+        if found.coverage:  # a story is told in its order
+            kept.sort(key=lambda match: match.session.started_at)
+        return [results[match.session.key] for match in kept]
+
+    def _header(self, match: Match) -> dict[str, Any]:
         session = match.session
         result: dict[str, Any] = {
             "session_id": session.id,
             **session_meta(session, mask=self._mask),
             "matched_role": match.role,
             "match_message_id": match.message_id,
-            "snippet": match.snippet,
-            **self._surroundings(match, query),
+            "snippet": _short_snippet(match.snippet),
         }
         parent = self._pages.parent_id(session)
         if parent:
@@ -283,22 +333,53 @@ class SessionSearch:
             result["explanation"] = {name: round(value, 4) for name, value in match.explanation.items()}
         return result
 
-    def _surroundings(self, match: Match, query: str) -> dict[str, Any]:
-        session, at = match.session, match.message_id
-        if at is None:
-            return {"bookend_start": [], "messages": [], "bookend_end": [], "messages_before": 0, "messages_after": 0}
-        found = self._pages.around(session, at, AROUND_HIT)
-        before, after = self._pages.around_any(session, found[0], found[-1])
-        window = [m for m in self._out_of_context(session, found) if m.role in SAID or m.id == at]
-        start, end = (self._out_of_context(session, each) for each in self._db.bookends(session.id, BOOKENDS))
-        shown = {message.id for message in window}
+    def _turns(self, session: Session, at: int, beside: int, query: str, known: dict[int, _Turn]) -> dict[int, _Turn]:
+        """A hit and the turns beside it that are not shown yet, or not yet as a hit."""
+        found = self._out_of_context(session, self._pages.around(session, at, beside))
         return {
-            "bookend_start": [self._shown(m, None, IN_RESULT, IN_RESULT) for m in start if m.id not in shown],
-            "messages": [self._shown(m, at, IN_RESULT, 2 * IN_RESULT, query) for m in window],
-            "bookend_end": [self._shown(m, None, IN_RESULT, IN_RESULT) for m in end if m.id not in shown],
+            message.id: _Turn(message, self._line(message, query, hit=message.id == at))
+            for message in found
+            if message.id == at or (message.role in SAID and message.text and message.id not in known)
+        }
+
+    def _line(self, message: StoredMessage, query: str, *, hit: bool) -> str:
+        self.origin = self.origin or outside_origin(message)
+        shown = message_excerpt(message, mask=self._mask, longest=_HIT if hit else _BESIDE, focus=query)
+        text = " ".join(shown["content"].split()) or ("(damaged)" if message.damaged else "")
+        if "tool_calls" in shown:
+            text = f"{text} (calls {truncate_around(called(json.dumps(shown['tool_calls'])), query, _BESIDE)})".strip()
+        who = shown.get("name") or shown.get("tool_name") or message.role
+        return f"{'> ' if hit else ''}#{message.id} {who}: {text}"
+
+    def _add_transcript(self, result: dict[str, Any], session: Session, turns: dict[int, _Turn], room: int) -> int:
+        """Fills in what is shown of a conversation, with its start and end where there is room; returns their cost."""
+        lines = [turns[at] for at in sorted(turns)]
+        texts = [
+            f"…\n{turn.text}" if before and turn.message.place > before.message.place + 1 else turn.text
+            for before, turn in zip([None, *lines], lines, strict=False)
+        ]
+        before, after = self._pages.around_any(session, lines[0].message, lines[-1].message) if lines else (0, 0)
+        start, end = self._ends(session, turns) if lines else ("", "")
+        cost = estimate(start) + estimate(end)
+        if cost > room:
+            start = end = ""
+            cost = 0
+        result |= {
+            "bookend_start": start,
+            "messages": "\n".join(texts),
+            "bookend_end": end,
             "messages_before": before,
             "messages_after": after,
         }
+        return cost
+
+    def _ends(self, session: Session, turns: dict[int, _Turn]) -> tuple[str, str]:
+        first, last = (self._out_of_context(session, each) for each in self._db.bookends(session.id, 1))
+        start, end = (
+            [message_excerpt(m, mask=self._mask, longest=_END)["content"] for m in each if m.id not in turns]
+            for each in (first, last)
+        )
+        return " ".join(start), " ".join(end)
 
     def _shown(
         self, message: StoredMessage, anchor: int | None, longest: int, longest_anchor: int, focus: str = ""

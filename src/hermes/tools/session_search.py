@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from hermes.conversations.session_search import Helpers, SessionSearch
     from hermes.safety.trust import TurnContext
 
-DEFAULT_LIMIT, MOST_RESULTS = 3, 10
+DEFAULT_LIMIT, MOST_RESULTS = 10, 10
+DEFAULT_BUDGET, LEAST_BUDGET, MOST_BUDGET = 2_000, 300, 20_000
 DEFAULT_WINDOW, LARGEST_WINDOW = 5, 20
 SCHEMA: dict[str, Any] = {
     "name": "session_search",
@@ -29,7 +30,8 @@ SCHEMA: dict[str, Any] = {
         "type": "object",
         "properties": {
             "query": {"type": "string"},
-            "limit": {"type": "integer", "description": "default 3, at most 10"},
+            "limit": {"type": "integer", "description": "conversations, at most 10"},
+            "budget": {"type": "integer", "description": "tokens of the results, default 2000"},
             "sort": {"type": "string", "enum": ["relevance", "newest", "oldest"]},
             "session_id": {"type": "string", "description": "or its title"},
             "around_message_id": {"type": "integer"},
@@ -90,7 +92,7 @@ class SessionSearchTool:
 
     def _with_archived(self, answer: dict[str, Any], given: dict[str, Any], current: str) -> dict[str, Any]:
         query = given.get("query", "").strip()
-        found = self._archived(query, current) if query and answer.get("mode") == "discover" else []
+        found = self._archived(query, current) if query and answer.get("mode") in ("discover", "coverage") else []
         return {**answer, "archived_memory": found} if found else answer
 
     def _answer(self, search: SessionSearch, given: dict[str, Any], session_id: str) -> dict[str, Any]:
@@ -134,6 +136,7 @@ def _criteria(given: dict[str, Any], here: str) -> Any:
     now = time.time()
     return Criteria(
         limit=_clamped(given.get("limit", DEFAULT_LIMIT), 1, MOST_RESULTS),
+        budget=_clamped(given.get("budget", DEFAULT_BUDGET), LEAST_BUDGET, MOST_BUDGET),
         sort=given.get("sort", "relevance"),
         roles=roles or None,
         since=dates.since(given["since"], now) if given.get("since", "").strip() else None,
