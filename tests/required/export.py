@@ -22,6 +22,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     ),
     "export.damaged": ("one flipped byte anywhere in an archive is noticed, and the home stays as it was", "product"),
     "export.killed": ("an import that is killed leaves the home as it was", "product"),
+    "export.rescue": (
+        "export, backup and repair work from a full or read-only disk to another place",
+        "issue 30",
+    ),
     "backup.live": ("a backup of a home in use is consistent and verified after writing", "product"),
     "backup.restore": (
         "a backup restores the home byte for byte, keeps the old one, and twice changes nothing",

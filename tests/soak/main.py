@@ -18,6 +18,7 @@ from soak import (
     operations,
     people,
     providers,
+    rescue,
     server,
     sessions,
 )
@@ -33,6 +34,7 @@ _PARTS = {
     "operations": operations,
     "people": people,
     "providers": providers,
+    "rescue": rescue,
     "server": server,
     "sessions": sessions,
 }

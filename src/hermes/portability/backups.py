@@ -57,7 +57,7 @@ def create_backup(home: str, out: str | None = None, *, why: str = "", elsewhere
     if not path.endswith(_SUFFIX):
         raise StorageError(f"{path}: the name of a backup ends with {_SUFFIX}")
     about: dict[str, Any] = {"format": FORMAT, "version": VERSION, "made_at": time.time(), "why": why}
-    files = HomeFiles(home)
+    files = HomeFiles(home, scratch=os.path.dirname(os.path.abspath(path)) if out else None)
     with ArchiveWriter(path, about) as archive:
         for file in files:
             archive.add(f"{HOME}/{file.path}", files.pieces(file), kind=file.kind, executable=file.executable)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
+from hermes.base.errors import DamagedFile, HermesError, LockTimeout, NotFound, StorageError
 from hermes.base.text import change_texts
 from hermes.memory.file import FILES, PROJECTS
 from hermes.portability.archive import ArchiveReader, ArchiveWriter
@@ -31,7 +31,7 @@ from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.storage.files import MIGRATION_FOLDER, Folder, explain
 from hermes.storage.images import IMAGES, is_stored_name
-from hermes.storage.local.database import foreign_program
+from hermes.storage.local.database import foreign_program, open_to_read
 from hermes.storage.local.dump import Dump, Load
 from hermes.storage.locks import FileLock
 
@@ -97,8 +97,10 @@ class HomeFiles:
     weights and what a killed program left behind stay out; links are never followed and are reported.
     """
 
-    def __init__(self, root: str, *, originals: bool = True) -> None:
+    def __init__(self, root: str, *, originals: bool = True, scratch: str | None = None) -> None:
+        """`scratch` is a folder for copies of databases, instead of the system's: that may be on the full disk."""
         self.root = root
+        self._scratch = scratch
         self.left_out: list[str] = []
         self._originals = originals
 
@@ -153,7 +155,12 @@ class HomeFiles:
             return {}
         with folder, contextlib.ExitStack() as locks:
             for name in sorted(_MEMORY & set(names)):
-                locks.enter_context(FileLock(folder, f"{name}.lock", timeout=_LOCK_TIMEOUT))
+                try:
+                    locks.enter_context(FileLock(folder, f"{name}.lock", timeout=_LOCK_TIMEOUT))
+                except LockTimeout:
+                    raise
+                except StorageError:
+                    continue  # on a disk that takes no lock nobody writes a memory file
             wanted = [name for name in names if any(name.startswith(memory) for memory in _MEMORY)]
             found = {}
             for name in wanted:
@@ -169,7 +176,7 @@ class HomeFiles:
             return
         path = os.path.join(self.root, file.path)
         if file.kind in ("sqlite", "database"):
-            with tempfile.TemporaryDirectory(prefix="hermes-copy-") as place:
+            with tempfile.TemporaryDirectory(prefix="hermes-copy-", dir=self._scratch) as place:
                 yield from _read(snapshot(path, os.path.join(place, "copy.db")))
             return
         yield from _read(path)
@@ -184,10 +191,9 @@ def _is_home(folder: str) -> bool:
 def snapshot(path: str, copy: str) -> str:
     """A copy of a SQLite file from one moment, its log included; the same content gives the same bytes."""
     try:
-        source = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        source = _source(path)
         target = apsw.Connection(copy)
         try:
-            source.set_busy_timeout(10_000)
             with target.backup("main", source, "main") as backup:
                 while not backup.done:
                     backup.step(4096)
@@ -197,6 +203,20 @@ def snapshot(path: str, copy: str) -> str:
     except apsw.Error as error:
         raise StorageError(f"{path} cannot be copied: {error}; `hermes sessions repair` looks after ours") from error
     return copy
+
+
+def _source(path: str) -> apsw.Connection:
+    source = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    try:
+        source.set_busy_timeout(_LOCK_TIMEOUT * 1000)
+        source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
+    except apsw.Error:
+        source.close()
+        found = open_to_read(path, _LOCK_TIMEOUT)  # nothing can be written there
+        if found is None:
+            raise
+        return found
+    return source
 
 
 def _read(path: str) -> Iterator[bytes]:

@@ -216,8 +216,9 @@ def _repair(given: ui.Given, context: ui.Context) -> None:
         given.path or context.home.join(DATABASE),
         dry_run=given.dry_run,
         progress=None if given.json else progress.stage,
+        out=given.out,
     )
-    added = [] if given.dry_run or given.path else _added(context.home)
+    added = [] if given.dry_run or given.path or given.out else _added(context.home)
     progress.close()
     lines = [*_lines(told, dry_run=given.dry_run), *added]
     ui.show(given, told.as_json() | {"dry_run": given.dry_run, "added": added}, *lines)
@@ -310,6 +311,7 @@ COMMANDS = {
         _repair,
         ui.option("path FILE", "the database (default: state.db of the home)", nargs="?"),
         ui.option("--dry-run", "say what would be kept, change nothing"),
+        ui.option("--out FILE", "leave the database as it is; repair a copy of it there"),
     ),
     "sessions restore": ui.command(
         _restore, ui.option("session ID|TITLE", "any session of the compacted conversation")

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import stat
+import tempfile
 import threading
 import time
 import urllib.parse
@@ -574,14 +575,23 @@ def _to_look(path: str, wait: float) -> apsw.Connection:
 
 
 def _connect_to_read(path: str, error: apsw.Error, wait: float) -> apsw.Connection:
+    connection = open_to_read(path, wait)
+    if connection is None:
+        raise StorageError(f"{path} cannot be opened: {error}; {_remedy(path)}") from error
+    with _closed_on_error(connection):
+        _refuse_foreign(connection, path)
+    return connection
+
+
+def open_to_read(path: str, wait: float) -> apsw.Connection | None:
     """Where nothing can be written, not even the shared memory of the log, what is there can still be read."""
-    for attempt in (_reading_the_log_alone, _reading_without_log):
+    for attempt in (_reading_the_log_alone, _reading_without_log, _reading_a_copy):
         with contextlib.suppress(apsw.Error, OSError):
             connection = attempt(path, wait)
             with _closed_on_error(connection):
-                _refuse_foreign(connection, path)
+                connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             return connection
-    raise StorageError(f"{path} cannot be opened: {error}; {_remedy(path)}") from error
+    return None
 
 
 def _reading_the_log_alone(path: str, wait: float) -> apsw.Connection:
@@ -595,6 +605,20 @@ def _reading_without_log(path: str, _wait: float) -> apsw.Connection:
     if not os.statvfs(path).f_flag & os.ST_RDONLY or (os.path.lexists(log) and os.path.getsize(log)):
         raise apsw.CantOpenError
     return open_immutable(path)
+
+
+def _reading_a_copy(path: str, wait: float) -> apsw.Connection:
+    """On a read-only disk with a log that holds something: SQLite must write beside a log to read it."""
+    if not os.statvfs(path).f_flag & os.ST_RDONLY:
+        raise apsw.CantOpenError
+    with tempfile.TemporaryDirectory(prefix="hermes-copy-") as place:
+        copy = os.path.join(place, "copy.db")
+        for suffix in ("", "-wal"):
+            shutil.copyfile(path + suffix, copy + suffix)
+        connection = _connection(copy, wait, exclusive=True)
+        with _closed_on_error(connection):
+            connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()  # has the log open from here on
+        return connection  # open files outlive their names
 
 
 def _held(path: str, wait: float) -> LockTimeout:

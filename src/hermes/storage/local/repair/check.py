@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import apsw
 
 from hermes.base.errors import LockTimeout, NotFound, StorageError
-from hermes.storage.files import Folder, explained
+from hermes.storage.files import Folder, explained, make_private_folders
 from hermes.storage.local.damage import details_seal, identity_holds, is_shaped, mended, text_as_bytes, texts_hold
 from hermes.storage.local.database import KEPT_LOG, WAIT_SECONDS, foreign_program, one_row
 from hermes.storage.local.repair.rebuild import rebuild
@@ -161,16 +161,30 @@ class Repair:
         return document
 
 
-def repair(path: str, *, dry_run: bool = False, progress: Progress | None = None) -> Repair:
-    """Repairs the database at `path` when it needs it; with `dry_run` only says what would be kept."""
+def repair(path: str, *, dry_run: bool = False, progress: Progress | None = None, out: str | None = None) -> Repair:
+    """Repairs the database at `path` when it needs it; with `dry_run` only says what would be kept.
+
+    With `out` it is left as it is, and a copy of it there is repaired: for a disk that is full, read-only or failing.
+    """
     path = os.path.abspath(path)
     tell = progress or (lambda *_: None)
     if not os.path.exists(path):
         raise NotFound(f"{path} does not exist; there is nothing to repair")
+    if out is not None:
+        path = _copied(path, os.path.abspath(out))
     queue = WriteQueue(path + ".lock", wait_seconds=WAIT_SECONDS)
     with contextlib.closing(queue), explained("repair", path), queue, alone(path) as file:
         _finish_interrupted(path)
         return _repair(path, file, tell, dry_run=dry_run)
+
+
+def _copied(path: str, out: str) -> str:
+    if os.path.lexists(out):
+        raise StorageError(f"{out} is there already; name another file, or remove it first")
+    make_private_folders(os.path.dirname(out))
+    with explained("copy the database to", out), alone(path) as file:
+        _copy_original(path, file, out)
+    return out
 
 
 def _repair(path: str, file: int, tell: Progress, *, dry_run: bool) -> Repair:
@@ -212,10 +226,12 @@ def alone(path: str) -> Iterator[int]:
 
     A process that still had the old file open would delete the new file's log, by name, when it closes.
     """
-    file = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    nobody_writes = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
+    how = os.O_RDONLY if nobody_writes else os.O_RDWR
+    file = os.open(path, how | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         deadline = time.monotonic() + WAIT_SECONDS
-        while (holder := _lock(file)) is not None:
+        while not nobody_writes and (holder := _lock(file)) is not None:
             if time.monotonic() > deadline:
                 raise LockTimeout(
                     f"{path} is open in another program (process {holder}); end it, then run the repair again"
