@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError
 from hermes.http_server import BYTES_PER_SIGN, Body, BodyLimits, BodyRefused
+from hermes.server.openai_wire import error_body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
@@ -281,9 +282,7 @@ class Refusal:
 
     async def answer(self, send: Send) -> None:
         kind = KINDS.get(self.status, "invalid_request_error")
-        body = json.dumps(
-            {"error": {"message": self.message, "type": kind, "param": None, "code": self.reason}}
-        ).encode()
+        body = json.dumps(error_body(self.message, kind, code=self.reason)).encode()
         more = [(name.encode(), text.encode()) for name, text in self.headers.items()]
         start = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()), *more, *_ALWAYS]
         await send({"type": "http.response.start", "status": self.status, "headers": start})

@@ -85,7 +85,7 @@ class Chat:
             model = self._model(asked.model)
             name = _name(request, asked)
         except wire.BadRequest as wrong:
-            return _refused(wrong)
+            return failed(wrong)
         if self._turns.full or self.stopping.is_set():
             busy = wire.error_body("all workers are busy; try again in a moment", "server_error", code="busy")
             return JSONResponse(busy, 503, _SOON)
@@ -226,39 +226,38 @@ async def _until_gone(request: Request, gone: threading.Event) -> None:
 
 
 def failed(error: Exception) -> Response:
-    if isinstance(error, wire.BadRequest):
-        return _refused(error)
     status, document = _error_of(error)
     headers = {"retry-after": str(int(error.seconds or 1))} if isinstance(error, RateLimited) else None
     return JSONResponse(document, status, headers)
-
-
-def _refused(wrong: wire.BadRequest) -> Response:
-    return JSONResponse(wire.error_body(wrong.message, param=wrong.param, code=wrong.code), wrong.status)
 
 
 def _error_of(error: Exception) -> tuple[int, Any]:
     """What a client may know: our own words for errors of the model, and nothing of what is ours to mend."""
     if isinstance(error, wire.BadRequest):
         return error.status, wire.error_body(error.message, param=error.param, code=error.code)
-    for kind, status, named, words in _ERRORS:
+    for kind, status, named, code, words in _ERRORS:
         if isinstance(error, kind):
-            return status, wire.error_body(words or str(error), named, code=_CODES.get(kind))
+            return status, wire.error_body(words or str(error), named, code=code)
     return 500, wire.error_body("an error of this server; the operator's log says what", "server_error")
 
 
-_ERRORS: tuple[tuple[type[Exception], int, str, str], ...] = (
-    (ContextTooLong, 400, "invalid_request_error", ""),
-    (RateLimited, 429, "rate_limit_error", ""),
-    (WrongKey, 502, "server_error", "the operator's key for the model does not work"),
-    (ModelRefused, 502, "server_error", ""),
-    (ModelError, 503, "server_error", ""),
-    (NoModel, 503, "server_error", "no model answers here yet; the operator chooses one with `hermes setup`"),
-    (Interrupted, 504, "server_error", "the turn was stopped"),
-    (SettingsError, 503, "server_error", "the server's settings need the operator"),
-    (HermesError, 503, "server_error", "the conversation could not be stored; the operator's log says why"),
+_ERRORS: tuple[tuple[type[Exception], int, str, str | None, str], ...] = (  # its own words where there are none here
+    (ContextTooLong, 400, "invalid_request_error", "context_length_exceeded", ""),
+    (RateLimited, 429, "rate_limit_error", None, ""),
+    (WrongKey, 502, "server_error", None, "the operator's key for the model does not work"),
+    (ModelRefused, 502, "server_error", None, ""),
+    (ModelError, 503, "server_error", None, ""),
+    (
+        NoModel,
+        503,
+        "server_error",
+        "no_model",
+        "no model answers here yet; the operator chooses one with `hermes setup`",
+    ),
+    (Interrupted, 504, "server_error", None, "the turn was stopped"),
+    (SettingsError, 503, "server_error", None, "the server's settings need the operator"),
+    (HermesError, 503, "server_error", None, "the conversation could not be stored; the operator's log says why"),
 )
-_CODES: dict[type[Exception], str] = {ContextTooLong: "context_length_exceeded", NoModel: "no_model"}
 
 
 def _name(request: Request, asked: ChatRequest) -> str:
