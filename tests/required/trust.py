@@ -19,4 +19,16 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "trust.pending": ("what waits records what would be done, its sink, its sources and the passage", "product"),
+    "approval.chat": (
+        "the chat asks once at the end of a turn about everything that waits, with source and passage; one key decides",
+        "product",
+    ),
+    "approval.alone": (
+        "where nobody can be asked, a write is staged and the person is told how to look at it",
+        "product",
+    ),
+    "approval.commands": ("`hermes memory pending|approve|reject` show sources and passages, and can edit", "product"),
+    "approval.http": ("over HTTP, only a key with the right `approve` decides about writes that wait", "product"),
+    "approval.telegram": ("on Telegram each write that waits has buttons, which only its person may press", "product"),
+    "approval.mcp": ("an MCP host that can ask its user is asked about a write that must wait", "product"),
 }

@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyte
 
+from hermes.settings.home import find_home
+from hermes.settings.trust import TrustedFolders
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -32,6 +35,8 @@ class Terminal:
     """`hermes ARGUMENTS` on a screen of `columns` by `lines`."""
 
     def __init__(self, home: Path, *arguments: str, columns: int = 80, lines: int = 24, **environment: str) -> None:
+        if home.is_dir():  # else a chat would begin with the question whether the folder is trusted
+            TrustedFolders(find_home(home)).add(os.fspath(home.parent), trusted=False)
         self._ours, theirs = os.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self._screen = _Answering(columns, lines, self._ours)

@@ -172,7 +172,7 @@ class TurnFinished:
 class Notice:
     """One line for the person, never for the model: a provider degraded, a review saved something."""
 
-    kind: str  # settings, model, memory, context, compaction, provider, review, curation, session
+    kind: str  # settings, model, memory, context, compaction, provider, review, curation, session, pending
     text: str
 
 

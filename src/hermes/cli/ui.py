@@ -300,6 +300,26 @@ def ask_secret(question: str, *, kept: bool) -> str:
     return getpass(f"{question} (not shown{'; Enter keeps the one there is' if kept else ''}): ").strip()
 
 
+def edited(text: str) -> str:
+    """The text as the person leaves it in their editor ($VISUAL, else $EDITOR)."""
+    import os
+    import shlex
+    import subprocess
+    import tempfile
+
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        raise SettingsError("no editor is set; export EDITOR=…, or give the text with --text")
+    with tempfile.NamedTemporaryFile("w+", suffix=".md", encoding="utf-8") as file:  # only its owner can read it
+        file.write(text)
+        file.flush()
+        done = subprocess.run([*shlex.split(editor), file.name], check=False)
+        if done.returncode:
+            raise NotConfirmed(f"{editor} ended with {done.returncode}; nothing was changed")
+        with open(file.name, encoding="utf-8") as saved:  # editors replace the file
+            return saved.read().removesuffix("\n")
+
+
 def choose(question: str, rows: Sequence[str], suggested: int = 0) -> int:
     """The place of the chosen row."""
     for number, row in enumerate(rows, start=1):

@@ -10,11 +10,10 @@ from hermes.base.errors import NotFound, SettingsError, WriteRefused
 from hermes.base.text import counted
 from hermes.gateway.conversations import NEW
 from hermes.gateway.directory import FORGET, HAND_OVER
-from hermes.memory.approval import Approvals
 from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore, usage
 from hermes.operations.forget import finish_removals, forget, rehearse
-from hermes.session.approvals import approve
+from hermes.session.approvals import PendingWrites
 from hermes.session.external import chosen_providers, leave_for_providers
 from hermes.session.parts import open_past
 from hermes.settings.config import load_settings
@@ -110,7 +109,7 @@ class Commands:
         if word == "forget":
             return self._forget_one(entry, store, numbered, number.strip())
         if word in ("approve", "reject"):
-            return self._decide(entry, store, word, number.strip())
+            return self._decide(entry, word, number.strip())
         waiting = self._waiting(entry)
         if not numbered:
             return "I have not noted anything about you yet." + waiting
@@ -119,24 +118,27 @@ class Commands:
 
     def _waiting(self, entry: Entry) -> str:
         """Notes that are kept only when the person says so; empty when there are none."""
-        staged = Approvals(self._directory.people.home_of(entry.person)).pending()[0]
+        staged = self._pending(entry).all()
         lines = [f"{each.id}: {each.summary}, because {each.reason}" for each in staged]
         told = "/memory approve ID keeps one, /memory reject ID throws it away."
         return "\n\nThis waits for your word:\n" + "\n".join(lines) + f"\n{told}" if lines else ""
 
-    def _decide(self, entry: Entry, store: MemoryStore, word: str, wanted: str) -> str:
-        approvals = Approvals(self._directory.people.home_of(entry.person))
-        staged = next((each for each in approvals.pending()[0] if each.id == wanted), None)
+    def _decide(self, entry: Entry, word: str, wanted: str) -> str:
+        pending = self._pending(entry)
+        staged = next((each for each in pending.all() if each.id == wanted), None)
         if staged is None:
             if entry.attempts:  # a process that died before it could say so may have done it
                 return "That is decided."
             raise NotFound(f"say which one: /memory {word} ID, with an id from /memory")
         if word == "reject":
-            approvals.reject(wanted)
+            pending.reject(wanted)
             return f"Thrown away: {staged.summary}"
-        store.watch(self._mirror(entry))
-        approve(self._directory.people.home_of(entry.person), wanted, store)
+        pending.approve(wanted)
         return f"Noted: {staged.summary}"
+
+    def _pending(self, entry: Entry) -> PendingWrites:
+        home = self._directory.people.home_of(entry.person)
+        return PendingWrites(home, platform=entry.message.platform)
 
     def _mirror(self, entry: Entry) -> Callable[[Written], None]:
         """Leaves a change of memory for the person's external memory, which hears of it with the next conversation."""

@@ -49,6 +49,24 @@ class Pending:
             return _call_in_words(self.call)
         return "; ".join(_in_words(operation) for operation in self.operations)
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What would be kept, in order: the texts a person may change before they agree."""
+        if self.call is not None:
+            return tuple(self.call["arguments"][name] for name in _kept_arguments(self.call))
+        return tuple(each["content"] for each in self.operations if each.get("content"))
+
+    def with_texts(self, texts: Sequence[str]) -> Pending:
+        """The same write with other texts, one for each of `texts`."""
+        if len(texts) != len(self.texts):
+            raise WriteRefused(f"{self.id} keeps {len(self.texts)} texts, not {len(texts)}", kind="texts")
+        new = iter(texts)
+        if self.call is not None:
+            given = {**self.call["arguments"], **{name: next(new) for name in _kept_arguments(self.call)}}
+            return Pending(**(vars(self) | {"call": {**self.call, "arguments": given}}))
+        operations = tuple({**each, "content": next(new)} if each.get("content") else each for each in self.operations)
+        return Pending(**(vars(self) | {"operations": operations}))
+
     def as_dict(self) -> dict[str, Any]:
         """For programs: the command line's `--json` and the HTTP API."""
         return {
@@ -138,6 +156,12 @@ class Approvals:
             return written.saying(f"{written.message} If it is still listed as pending, reject it there: {error}")
         return written
 
+    def edit(self, pending_id: str, texts: Sequence[str]) -> Pending:
+        """Changes what would be kept; it waits until it is approved."""
+        edited = self.get(pending_id).with_texts(texts)
+        self._waiting.put(pending_id, _to_json(edited))
+        return edited
+
     def reject(self, pending_id: str) -> Pending:
         pending = self.get(pending_id)
         self._waiting.drop(pending_id)
@@ -148,6 +172,14 @@ class Approvals:
             if pending.id == pending_id:
                 return pending
         raise NotFound(f"nothing is pending under {pending_id!r}; `hermes memory pending` lists what is")
+
+
+# What tools that keep a text call it: ours, and those of memory providers.
+_KEPT_ARGUMENTS = ("content", "new_text", "text", "conclusion")
+
+
+def _kept_arguments(call: Mapping[str, Any]) -> list[str]:
+    return [name for name in _KEPT_ARGUMENTS if isinstance(call["arguments"].get(name), str)]
 
 
 def _in_words(operation: Operation) -> str:

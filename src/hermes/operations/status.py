@@ -10,9 +10,9 @@ from hermes.base.version import __version__
 from hermes.compaction.engine import BUILT_IN
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.recorded_import import unfinished_in_words
-from hermes.memory.approval import Approvals
 from hermes.memory.store import usage
 from hermes.operations.checks import provider_states
+from hermes.session.approvals import PendingWrites
 from hermes.session.curator import CurationLog
 from hermes.session.engines import engine_state
 from hermes.session.parts import open_parts
@@ -44,7 +44,7 @@ def collect_status(home: Home, settings: Settings) -> dict[str, Any]:
             "home": home.path,
             "profile": home.profile or "default",
             "memory": _memory(parts),
-            "pending_writes": len(Approvals(home).pending()[0]),
+            "pending_writes": len(PendingWrites(home).all()),
             "providers": provider_states(home, settings),
             "skills": len(parts.skills.index.entries()),
             "model": settings.text("model.default"),

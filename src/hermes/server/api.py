@@ -22,13 +22,12 @@ from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError
 from hermes.base.text import change_texts
 from hermes.base.words import scrub
 from hermes.conversations.retrieval import Criteria
-from hermes.memory.approval import Approvals
 from hermes.memory.entries import Cause, in_order, newest_to_undo
 from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
 from hermes.server.auth import PERSON, ROUTE
-from hermes.session.approvals import approve
+from hermes.session.approvals import PendingWrites
 from hermes.tools.registry import problems
 
 if TYPE_CHECKING:
@@ -117,17 +116,17 @@ def _newest_to_undo(workspace: Workspace) -> str:
 
 
 def _pending(workspace: Workspace, _given: Given) -> Any:
-    return {"pending": [each.as_dict() for each in Approvals(workspace.home).pending()[0]]}
+    return {"pending": [each.as_dict() for each in PendingWrites(workspace.home).all()]}
 
 
 def _decide(workspace: Workspace, given: Given) -> Any:
-    approvals, wanted = Approvals(workspace.home), str(given["pending_id"])
+    pending, wanted = PendingWrites(workspace.home, platform="api"), str(given["pending_id"])
     if given["decision"] == "reject":
-        rejected = approvals.reject(wanted)
+        rejected = pending.reject(wanted)
         return {"message": f"Rejected: {rejected.summary}", "change": None, "target": rejected.target}
-    written = approve(workspace.home, wanted, workspace.store)
-    change = written.change.id if written.change else None
-    return {"message": written.message, "change": change, "target": written.target}
+    if "texts" in given:
+        pending.edit(wanted, given["texts"])
+    return pending.approve(wanted).as_dict()
 
 
 def _sessions(workspace: Workspace, given: Given) -> Any:

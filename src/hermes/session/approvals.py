@@ -1,33 +1,184 @@
-"""Carries out calls of tools that waited for a person and that they have approved."""
+"""Everything of a home that waits for a person: changes of memory, calls of tools, changes of skills.
+
+Each surface asks in its own way (the chat with a question, Telegram with buttons, HTTP and MCP with their own calls);
+what they show, and what a decision does, is here.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from contextlib import closing
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import WriteRefused
+from hermes.base.errors import NotFound, WriteRefused
+from hermes.base.text import counted
+from hermes.base.values import value
 from hermes.memory.approval import Approvals
-from hermes.safety.trust import TurnContext
+from hermes.memory.store import MemoryStore
+from hermes.safety.trust import SINKS, TurnContext
+from hermes.session.external import chosen_providers, leave_for_providers
 from hermes.session.parts import SessionOptions, open_parts
 from hermes.settings.config import load_settings
 from hermes.settings.trust import TrustedFolders
+from hermes.skills.files import PendingSkill, PendingSkills
 from hermes.tools.builtin import BuiltinTools
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-    from hermes.memory.store import MemoryStore, Written
+    from hermes.memory.approval import Pending
+    from hermes.memory.store import Written
     from hermes.settings.home import Home
 
+    PendingWrite = Pending | PendingSkill
+
 _AGREED = TurnContext(origin="user", note="approved by the user", approved=True)
+_MOST_LINES = 12  # of a change, before the rest is left out
+_MOST_PASSAGES = 2
+_FROM_OUTSIDE = "and this is not what the user said"  # the end of the gate's reason, when it is the only one
 
 
-def approve(home: Home, pending_id: str, store: MemoryStore) -> Written:
-    """Does what waited under this id, a change of memory or a call; a refusal leaves it waiting."""
-    return Approvals(home).approve(pending_id, store, partial(carry_out, home))
+@value
+class Approved:
+    """What came of a write that a person agreed to; `written` when it was a change of memory."""
+
+    pending: PendingWrite
+    message: str
+    written: Written | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        change = self.written.change if self.written else None
+        return {"message": self.message, "change": change.id if change else None, "target": self.pending.target}
+
+
+class PendingWrites:
+    """`platform` is what providers of external memory hear as the place where a change was made."""
+
+    def __init__(self, home: Home, *, platform: str = "cli") -> None:
+        self._home = home
+        self._platform = platform
+        self._memory = Approvals(home)
+        self._skills = PendingSkills(home.join("pending", "skills"))
+
+    def all(self) -> list[PendingWrite]:
+        """What waits, oldest first; a file that cannot be understood is left out."""
+        found: list[PendingWrite] = [*self._memory.pending()[0], *self._skills.all()]
+        return sorted(found, key=lambda pending: pending.created_at)
+
+    def unreadable(self) -> list[str]:
+        return self._memory.pending()[1]
+
+    def get(self, pending_id: str) -> PendingWrite:
+        for pending in self.all():
+            if pending.id == pending_id:
+                return pending
+        raise NotFound(f"nothing is pending under {pending_id!r}; `hermes memory pending` lists what is")
+
+    def edit(self, pending_id: str, texts: Sequence[str]) -> PendingWrite:
+        """Changes what would be kept; the write still waits."""
+        kept: Approvals | PendingSkills = self._memory
+        if isinstance(self.get(pending_id), PendingSkill):
+            kept = self._skills
+        return kept.edit(pending_id, texts)
+
+    def approve(self, pending_id: str) -> Approved:
+        """Does what waited under this id; a refusal leaves it waiting."""
+        pending = self.get(pending_id)
+        if isinstance(pending, PendingSkill):
+            return Approved(pending=pending, message=self._change_skill(pending))
+        settings = load_settings(self._home)
+        store = MemoryStore.open(self._home, settings=settings, project=pending.project)
+        if names := chosen_providers(settings):
+            store.watch(lambda written: leave_for_providers(self._home, names, written, platform=self._platform))
+        written = self._memory.approve(pending_id, store, lambda call: carry_out(self._home, call))
+        return Approved(pending=pending, message=written.message, written=written if pending.call is None else None)
+
+    def reject(self, pending_id: str) -> PendingWrite:
+        pending = self.get(pending_id)
+        if isinstance(pending, PendingSkill):
+            self._skills.drop(pending_id)
+        else:
+            self._memory.reject(pending_id)
+        return pending
+
+    def _change_skill(self, pending: PendingSkill) -> str:
+        with closing(open_parts(self._home)) as parts:
+            result = parts.skills.handle("skill_manage", pending.arguments)
+        if not result["success"]:
+            raise WriteRefused(f"{pending.id} stays pending: {result['error']}", kind="refused")
+        self._skills.drop(pending.id)
+        return str(result["message"])
+
+
+def described(pending: PendingWrite, *, whole: bool = True) -> str:
+    """What would be kept or done, where it may come from, and the passage itself; for people, in several lines.
+
+    Without `whole`, a long change is cut and only the likeliest sources are shown.
+    """
+    return "\n".join([*changed(pending, whole=whole), *origins(pending, whole=whole)])
+
+
+def changed(pending: PendingWrite, *, whole: bool = True) -> list[str]:
+    """What it is about, and the lines that would come and go."""
+    change = _change(pending)
+    cut = 0 if whole else max(0, len(change) - _MOST_LINES)
+    lines = [_headline(pending), *(f"  {line}" for line in change[: len(change) - cut])]
+    return [*lines, f"  … {counted(cut, 'more line')}"] if cut else lines
+
+
+def origins(pending: PendingWrite, *, whole: bool = True) -> list[str]:
+    """Where it may come from, with the passages, and any other reason why a person is asked."""
+    lines = []
+    shown = pending.sources if whole else pending.sources[:_MOST_PASSAGES]
+    for source in shown:
+        lines.append(f"from {source.get('origin')}, {source.get('name')}")
+        lines += [f"  “{source['passage']}”"] if source.get("passage") else []
+    if left := len(pending.sources) - len(shown):
+        lines.append(f"and {counted(left, 'other text')} from outside")
+    if pending.reason and not (shown and pending.reason.endswith(_FROM_OUTSIDE)):  # that is what the passages show
+        lines.append(f"because {pending.reason}")
+    return lines
+
+
+def is_cut(pending: PendingWrite) -> bool:
+    """Whether `described` leaves something out when it is not asked for the whole."""
+    return len(_change(pending)) > _MOST_LINES or len(pending.sources) > _MOST_PASSAGES
+
+
+def waiting_in_words(count: int) -> str:
+    return f"{counted(count, 'write')} {'waits' if count == 1 else 'wait'} for you"
+
+
+def _headline(pending: PendingWrite) -> str:
+    about = SINKS[pending.sink].about if pending.sink in SINKS else ""
+    what = f"{pending.sink} {getattr(pending, 'project', '')}".rstrip()
+    if isinstance(pending, PendingSkill):
+        what = f"skill, {pending.summary}"
+    elif pending.call is not None:
+        where = pending.call["arguments"].get("path") or pending.call["arguments"].get("action") or ""
+        what = f"{pending.call['tool']} {where}".rstrip()
+    return f"{what} ({about})" if about else what
+
+
+def _change(pending: PendingWrite) -> list[str]:
+    """The lines it would add, each with a plus, and those it would take away, with a minus."""
+    if isinstance(pending, PendingSkill):
+        taken, added = [str(pending.arguments.get("old_string") or "")], list(pending.texts)
+    elif pending.call is not None:
+        given = pending.call["arguments"]
+        taken, added = [str(given.get("old_text") or "")], list(pending.texts)
+        added = added or [json.dumps(given, ensure_ascii=False)]
+    else:
+        lines = []
+        for each in pending.operations:
+            lines += [f"- {line}" for line in each.get("old_text", "").splitlines() if each["action"] != "add"]
+            lines += [f"+ {line}" for line in each.get("content", "").splitlines()]
+        return lines
+    return [
+        *(f"- {line}" for text in taken for line in text.splitlines()),
+        *(f"+ {line}" for text in added for line in text.splitlines()),
+    ]
 
 
 def carry_out(home: Home, call: Mapping[str, Any]) -> str:

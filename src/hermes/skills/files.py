@@ -405,6 +405,9 @@ def parse_known(data: bytes) -> Known:
         return {}
 
 
+KEPT = ("content", "new_string", "file_content")  # arguments of `skill_manage` that hold what would be kept
+
+
 @value
 class PendingSkill:
     """One staged call of `skill_manage`: its arguments, who asked for it, why a person is asked, and its sources.
@@ -420,9 +423,28 @@ class PendingSkill:
     reason: str
     sources: tuple[Mapping[str, str], ...] = ()
 
+    sink = target = "skills"
+
     @property
     def summary(self) -> str:
         return f"{self.arguments.get('action')} {self.arguments.get('name')}"
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """What would be kept, in order: the texts a person may change before they agree."""
+        return tuple(self.arguments[name] for name in KEPT if isinstance(self.arguments.get(name), str))
+
+    def with_texts(self, texts: Sequence[str]) -> PendingSkill:
+        """The same change with other texts, one for each of `texts`."""
+        named = [name for name in KEPT if isinstance(self.arguments.get(name), str)]
+        if len(texts) != len(named):
+            raise WriteRefused(f"{self.id} keeps {len(named)} texts, not {len(texts)}", kind="texts")
+        return PendingSkill(**(vars(self) | {"arguments": self.arguments | dict(zip(named, texts, strict=True))}))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: the command line's `--json` and the HTTP API."""
+        names = ("id", "target", "arguments", "origin", "session", "created_at", "reason", "sink", "summary")
+        return {name: getattr(self, name) for name in names} | {"sources": [dict(each) for each in self.sources]}
 
 
 class PendingSkills:
@@ -443,10 +465,20 @@ class PendingSkills:
         """Keeps a change for later; durable when it returns."""
         kept: dict[str, Any] = {"id": new_id(), "origin": origin, "session": session, "created_at": time.time()}
         pending = PendingSkill(arguments=dict(arguments), reason=reason, sources=tuple(sources), **kept)
-        record: dict[str, Any] = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary}
-        record |= {"reason": reason, "sources": [dict(source) for source in sources]}
-        self._waiting.put(pending.id, record | kept)
+        self._put(pending)
         return pending
+
+    def edit(self, pending_id: str, texts: Sequence[str]) -> PendingSkill:
+        """Changes what would be kept; it waits until it is approved."""
+        edited = self.get(pending_id).with_texts(texts)
+        self._put(edited)
+        return edited
+
+    def _put(self, pending: PendingSkill) -> None:
+        record: dict[str, Any] = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary}
+        record |= {name: getattr(pending, name) for name in ("id", "origin", "session", "created_at", "reason")}
+        record["sources"] = [dict(source) for source in pending.sources]
+        self._waiting.put(pending.id, record)
 
     def all(self) -> list[PendingSkill]:
         """The staged changes, oldest first; a file that cannot be understood is left out."""

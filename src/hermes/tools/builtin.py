@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
 from hermes.safety.trust import NO_TURN, decide
+from hermes.skills.files import KEPT
 from hermes.tools.paths import AllowedPaths, Limits
 from hermes.tools.registry import failure
 
@@ -215,7 +216,6 @@ class DelegateTask:
 
 
 MANAGE, VIEW, LIST = "skill_manage", "skill_view", "skills_list"
-_TEXTS = ("content", "new_string", "file_content")
 
 
 class Gate:
@@ -233,7 +233,7 @@ class Gate:
     def held_back(self, arguments: dict[str, Any], turn: TurnContext) -> Callable[[], PendingSkill] | None:
         """How to stage a change that must wait; None when it may be made now."""
         reasons = ["skills.write_approval is on"] if self._must_ask else []
-        new = [arguments[name] for name in _TEXTS if isinstance(arguments.get(name), str)]
+        new = [arguments[name] for name in KEPT if isinstance(arguments.get(name), str)]
         decision = decide("skills", turn, writes=new, removes=_lost(arguments))
         if not decision.allowed and self._untrusted != "allow":
             reasons.append(decision.reason)

@@ -37,6 +37,8 @@ HISTORY = "chat_history"
 _ALT_ENTER = re.compile("\x1b[\r\n]")
 _KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
 _BACKSPACES, _CTRL_U, _CTRL_W = "\x08\x7f", "\x15", "\x17"
+_ESCAPE, _CTRL_D = "\x1b", "\x04"
+_BETWEEN_KEYS = 0.15  # seconds; whoever types is faster
 _LOOK = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "noreverse"})
 
 
@@ -75,6 +77,22 @@ class Editor:
         """
         return self._session.prompt("> ", default=typed).strip()
 
+    def change(self, text: str) -> str | None:
+        """The text as the person leaves it; None when they press Ctrl-C or Ctrl-D. It is no line of the history."""
+        keys = _keys(lambda: None)
+
+        @keys.add("c-c")  # here it leaves at once, where in a line of the chat it first clears it
+        def _(event: KeyPressEvent) -> None:
+            event.app.exit(exception=KeyboardInterrupt)
+
+        session: PromptSession[str] = PromptSession(
+            key_bindings=keys, multiline=True, prompt_continuation="… ", enable_open_in_editor=True
+        )
+        try:
+            return session.prompt("edit: ", default=text).strip()
+        except (EOFError, KeyboardInterrupt):
+            return None
+
 
 class Typeahead:
     """Keeps what a person types while an answer is being written, for the next input line.
@@ -94,21 +112,17 @@ class Typeahead:
         if self._thread is not None or sys.stdin is None or not sys.stdin.isatty():
             return
         terminal = sys.stdin.fileno()
-        self._modes = termios.tcgetattr(terminal)
-        quiet = termios.tcgetattr(terminal)
-        quiet[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)  # Ctrl-C stays a signal
-        quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 1, 0
-        termios.tcsetattr(terminal, termios.TCSANOW, quiet)
+        self._modes = _hush(terminal)
         woken, self._wake = os.pipe()
         self._thread = threading.Thread(target=self._listen, args=(terminal, woken), name="typeahead", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        if self._thread is None:
+        thread, self._thread = self._thread, None  # first, because Ctrl-C may come in between
+        if thread is None:
             return
         os.close(self._wake)
-        self._thread.join()
-        self._thread = None
+        thread.join()
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._modes)
 
     def take(self) -> str:
@@ -131,6 +145,34 @@ class Typeahead:
                 self._show(self._text)
                 self.start()
 
+    def key(self, choices: str) -> str:
+        """The one of these keys that the person presses; "" when they leave with Escape, Ctrl-C or Ctrl-D.
+
+        Keys in quick succession are typing and no answer: whoever writes on while the question appears must not agree
+        to anything by a letter of a word. They are kept for the next input line. To be asked while `paused`.
+        """
+        with _quiet(sys.stdin.fileno()) as terminal:
+            decoder = codecs.getincrementaldecoder("utf-8")("replace")
+            try:
+                while True:
+                    data = os.read(terminal, 4096)
+                    while (
+                        data
+                        and select.select([terminal], [], [], _BETWEEN_KEYS)[0]
+                        and (more := os.read(terminal, 4096))
+                    ):
+                        data += more
+                    typed = decoder.decode(data)
+                    if not data or typed in (_ESCAPE, _CTRL_D):
+                        return ""
+                    if (pressed := typed.rstrip("\r\n").lower()) and len(pressed) == 1 and pressed in choices:
+                        return pressed
+                    if len(typed) > 1:
+                        self._text = edited(self._text, typed)
+                        self._show(self._text)
+            except KeyboardInterrupt:
+                return ""
+
     def _listen(self, terminal: int, woken: int) -> None:
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
@@ -148,6 +190,25 @@ class Typeahead:
             return
         finally:
             os.close(woken)
+
+
+def _hush(terminal: int) -> list[Any]:
+    """Has keys arrive one by one and unseen; returns the modes as they were."""
+    before = termios.tcgetattr(terminal)
+    quiet = termios.tcgetattr(terminal)
+    quiet[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)  # Ctrl-C stays a signal
+    quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 1, 0
+    termios.tcsetattr(terminal, termios.TCSANOW, quiet)
+    return before
+
+
+@contextmanager
+def _quiet(terminal: int) -> Iterator[int]:
+    before = _hush(terminal)
+    try:
+        yield terminal
+    finally:
+        termios.tcsetattr(terminal, termios.TCSANOW, before)
 
 
 def edited(text: str, keys: str) -> str:

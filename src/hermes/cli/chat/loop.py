@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, ModelError, NotFound
@@ -11,11 +12,13 @@ from hermes.base.events import Notice
 from hermes.base.text import counted
 from hermes.base.version import __version__
 from hermes.cli import ui
+from hermes.cli.chat.approvals import PendingQuestions
 from hermes.cli.chat.editor import Editor, Typeahead
 from hermes.cli.chat.screen import TurnView, compacted_in_words
 from hermes.cli.sessions.look import named, open_existing
 from hermes.llm.embedded import MODELS
 from hermes.memory.store import usage
+from hermes.session.approvals import PendingWrites, waiting_in_words
 from hermes.session.models import script_from_here
 from hermes.session.parts import open_parts, open_past
 
@@ -42,6 +45,13 @@ class Chat:
         self._typeahead = Typeahead(screen.show_typed)
         self.view = TurnView(screen, pause_typing=self._typeahead.paused)
         self._opener = opener
+        self.pending = PendingQuestions(
+            screen,
+            PendingWrites(context.home),
+            alone=self._typeahead.paused,
+            key=self._typeahead.key,
+            edit=self._change,
+        )
         self._model: Any = None
         self._agent: Agent | None = None
         self._status: list[str] = []
@@ -75,23 +85,21 @@ class Chat:
 
     def run(self) -> None:
         """Reads lines until the person leaves."""
-        editor = Editor(
-            self.context.home,
-            {name: text for name, (text, _) in SLASH_COMMANDS.items()},
-            words_for=self._words_for,
-            status=self.status_line,
-            expand=self.view.expand,
-        )
         warned = False
         while True:
             for event in self.agent.session.take_events():
                 self.view.show(event)
+            self.pending.ask_new()
             about = self.agent.session.about()
             cached = f"{about.cache_read_tokens / about.input_tokens:.0%} cached" if about.input_tokens else ""
-            parts = (self.agent.model.name, f"context {self.context_use()}", cached, self.cost(), self.memory_use())
+            waiting = f"{count} pending" if (count := self.pending.count()) else ""
+            parts = (
+                *(self.agent.model.name, waiting, f"context {self.context_use()}", cached),
+                *(self.cost(), self.memory_use()),
+            )
             self._status = [part for part in parts if part]
             try:
-                line = editor.read(self._typeahead.take())
+                line = self._editor.read(self._typeahead.take())
             except EOFError:
                 return
             except KeyboardInterrupt:
@@ -107,6 +115,19 @@ class Chat:
                     return
             elif line:
                 self.take_turn(line)
+
+    @cached_property
+    def _editor(self) -> Editor:
+        return Editor(
+            self.context.home,
+            {name: text for name, (text, _) in SLASH_COMMANDS.items()},
+            words_for=self._words_for,
+            status=self.status_line,
+            expand=self.view.expand,
+        )
+
+    def _change(self, text: str) -> str | None:
+        return self._editor.change(text)  # made when it is first needed: it takes over the terminal's history
 
     def take_turn(self, text: Content) -> None:
         if self.images and isinstance(text, str):
@@ -129,6 +150,8 @@ class Chat:
         endpoint = getattr(model, "endpoint", None)
         points = f"cache points kept {ttl}" if getattr(endpoint, "cache_points", "") else "cached by its server"
         self.screen.fitted(" · ".join(filter(None, [f"prompt frozen, {points}", self.memory_use()])), "dim")
+        if count := self.pending.count():
+            self.screen.line(f"{waiting_in_words(count)} (/pending)", "dim")
         if model.name in MODELS:
             self.screen.line(f"This is {MODELS[model.name].limits}.", "dim")
 
@@ -367,6 +390,7 @@ SLASH_COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
     "/title": ("show or set the title [TEXT]", _title),
     "/compress": ("make room in the context now [what to keep]", _compress),
     "/memory": ("what is remembered; also add, remove, log, undo, …", _program("memory", default="list")),
+    "/pending": ("decide about writes that wait for you", lambda chat, _: chat.pending.ask_all()),
     "/search": ("find past conversations [QUESTION]", _program("sessions", "search", joined=True)),
     "/sessions": ("list past conversations", _program("sessions", default="list")),
     "/skills": ("list skills", _program("skills", default="list")),

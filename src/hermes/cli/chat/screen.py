@@ -237,6 +237,8 @@ def outcome(returned: ToolReturned) -> tuple[bool, str]:
     if not isinstance(result, dict):
         return True, _cut(returned.result, _LONGEST_OUTCOME)
     worked = result.get("success", True) is not False and not result.get("error")
+    if worked and result.get("staged"):
+        return True, "waits for you"
     if "exit_code" in result and not result.get("error"):
         printed = str(result.get("output") or "").strip().splitlines()
         return worked, _cut(f"exit code {result['exit_code']}{f', {printed[-1]}' if printed else ''}", _LONGEST_OUTCOME)

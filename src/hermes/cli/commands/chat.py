@@ -11,6 +11,7 @@ from hermes.base.errors import NotFound, SettingsError, WrongKey
 from hermes.base.events import Continuing, Notice, Retrying, TextDelta, ToolReturned
 from hermes.cli import ui
 from hermes.cli.chat.screen import Screen, TurnView, retrying_in_words
+from hermes.session.approvals import PendingWrites, waiting_in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,18 +29,25 @@ def answer_once(
     opener: Callable[..., Agent],
     question: Content,
     *,
+    pending: PendingWrites,
     resume: str | None,
     as_json: bool,
     plain: bool = False,
     attached: str = "",
 ) -> int:
+    """Prints the answer; nobody is asked about writes that wait, so the last line says how to look at them."""
     view = _Apart(as_json=as_json, plain=plain)
     watched = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
+    before = {each.id for each in pending.all()}
     with opener(resume=resume, ask=view.ask if watched else None) as agent:
         end = view.run(agent, question, attached=attached)
+        staged = [each.id for each in pending.all() if each.id not in before]
+        if staged:
+            told = f"{waiting_in_words(len(staged))}; `hermes memory pending` shows what and why"
+            view.show(Notice(kind="pending", text=told))
         notices = [*view.notices, *(notice.text for notice in agent.session.notices.take())]
         if as_json and end is not None:
-            ui.print_json(_document(agent, end, view, notices))
+            ui.print_json(_document(agent, end, view, notices) | {"pending": staged})
     if end is None or end.reason == "interrupted":
         return _INTERRUPTED
     return ui.OK if end.reply else ui.REFUSED
@@ -57,7 +65,7 @@ class _Apart(TurnView):
     def show(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
             # a script, too, should learn that what it was set up with is not all there
-            self._note(event.text, aloud=event.kind in ("settings", "context", "private", "storage"))
+            self._note(event.text, aloud=event.kind in ("settings", "context", "private", "storage", "pending"))
         if isinstance(event, Retrying) and event.retry <= 1:
             # once, or whoever waits would think that it hangs
             self._note(retrying_in_words(event, once=True), aloud=True)
@@ -119,7 +127,9 @@ def _chat(given: ui.Given, context: ui.Context) -> int:
     opener = partial(_open, context, model)
     if question is not None:
         asked = [{"type": "text", "text": question}, *images] if images else question
-        return answer_once(opener, asked, resume=resume, as_json=given.json, plain=given.plain, attached=piped)
+        pending = PendingWrites(context.home)
+        how = {"resume": resume, "as_json": given.json, "plain": given.plain, "attached": piped}
+        return answer_once(opener, asked, pending=pending, **how)
     from hermes.cli.chat.loop import Chat
     from hermes.cli.commands.trust import ask_about
 

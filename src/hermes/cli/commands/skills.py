@@ -11,15 +11,14 @@ from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.memory.entries import preview
+from hermes.session.approvals import PendingWrites, origins
 from hermes.session.curator import Curator, helper_for
 from hermes.session.parts import open_parts, open_past
 from hermes.skills import lifecycle
-from hermes.skills.files import PendingSkills
+from hermes.skills.files import PendingSkill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from hermes.skills.files import PendingSkill
 
 
 def _list(given: ui.Given, context: ui.Context) -> None:
@@ -87,37 +86,35 @@ def _one(act: Callable[[str, str], str], done: str) -> Callable[[ui.Given, ui.Co
 
 
 def _pending(given: ui.Given, context: ui.Context) -> None:
-    waiting = _pendings(context).all()
+    waiting = _waiting(context)
     lines = []
     for each in waiting:
         lines.append(f"{each.id}  {ui.when(each.created_at)}  {each.summary}  by {each.origin}")
-        lines.append(f"          because {each.reason}")
-    ui.show(given, [_as_json(each) for each in waiting], *(lines or ["nothing is pending"]))
+        lines += [f"          {line}" for line in origins(each)]
+    ui.show(given, [each.as_dict() for each in waiting], *(lines or ["nothing is pending"]))
 
 
 def _approve(given: ui.Given, context: ui.Context) -> None:
-    pending, skills = _pendings(context), open_parts(context.home, settings=context.settings).skills
-    done = []
-    for each in _chosen(given, pending):
-        result = skills.handle("skill_manage", each.arguments)
-        if not result["success"]:
-            raise WriteRefused(f"{each.id} stays pending: {result['error']}", kind="refused")
-        pending.drop(each.id)
-        done.append({"id": each.id, "message": result["message"]})
-    ui.show(given, done, *(f"{one['id']}: {one['message']}" for one in done))
+    done = [PendingWrites(context.home).approve(each) for each in _chosen(given, context)]
+    shown = [{"id": each.pending.id, "message": each.message} for each in done]
+    ui.show(given, shown, *(f"{each['id']}: {each['message']}" for each in shown))
 
 
 def _reject(given: ui.Given, context: ui.Context) -> None:
-    pending = _pendings(context)
-    rejected = _chosen(given, pending)
-    for each in rejected:
-        pending.drop(each.id)
-    ui.show(given, [_as_json(each) for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected))
+    rejected = [PendingWrites(context.home).reject(each) for each in _chosen(given, context)]
+    ui.show(given, [each.as_dict() for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected))
 
 
-def _chosen(given: ui.Given, pending: PendingSkills) -> list[PendingSkill]:
-    ids = ui.chosen_ids(given, _LISTING, lambda: (each.id for each in pending.all()))
-    return [pending.get(each) for each in ids]
+def _chosen(given: ui.Given, context: ui.Context) -> list[str]:
+    waiting = [each.id for each in _waiting(context)]
+    for each in given.ids:
+        if each not in waiting:
+            raise NotFound(f"nothing is pending under {each!r}; `{_LISTING}` lists what is")
+    return ui.chosen_ids(given, _LISTING, lambda: waiting)
+
+
+def _waiting(context: ui.Context) -> list[PendingSkill]:
+    return [each for each in PendingWrites(context.home).all() if isinstance(each, PendingSkill)]
 
 
 def _skill_states(context: ui.Context) -> list[lifecycle.SkillState]:
@@ -128,14 +125,6 @@ def _skill_states(context: ui.Context) -> list[lifecycle.SkillState]:
 
 def _root(context: ui.Context) -> str:
     return context.home.join("skills")
-
-
-def _pendings(context: ui.Context) -> PendingSkills:
-    return PendingSkills(context.home.join("pending", "skills"))
-
-
-def _as_json(pending: PendingSkill) -> dict[str, Any]:
-    return ui.pick(pending, "id", "arguments", "origin", "session", "created_at", "reason", "sources")
 
 
 def _status(given: ui.Given, context: ui.Context) -> None:

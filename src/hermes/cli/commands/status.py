@@ -70,7 +70,8 @@ def _state_lines(state: dict[str, Any]) -> Iterator[str]:
     yield f"hermes {state['version']}  {state['home']} (profile {state['profile']})"
     for target, used in state["memory"].items():
         yield f"{target:<9} {used}"
-    yield f"pending   {counted(state['pending_writes'], 'memory write')}"
+    review = " (`hermes memory pending`)" if state["pending_writes"] else ""
+    yield f"pending   {counted(state['pending_writes'], 'write')}{review}"
     yield f"model     {state['model'] or 'none chosen (`hermes setup`)'}"
     for each in state["providers"]:
         refused = f", {each['refused']} refused" if each["refused"] else ""

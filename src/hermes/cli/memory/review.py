@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotFound, StorageError, WriteRefused
+from hermes.base.errors import NotFound, SettingsError, StorageError, WriteRefused
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.commands.inspect import judge, judged_lines
@@ -15,14 +15,15 @@ from hermes.memory.store import TARGETS, usage
 from hermes.operations.checks import examine
 from hermes.portability.notes import FORMATS, MemoryImport
 from hermes.safety.scanner import scan_entries
-from hermes.session.approvals import approve
+from hermes.session.approvals import PendingWrites, origins
 from hermes.session.external import chosen_providers
 from hermes.settings.home import named_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hermes.memory.store import MemoryStore
+    from hermes.memory.store import MemoryStore, Written
+    from hermes.session.approvals import Approved, PendingWrite
 
 
 _LISTING = "hermes memory pending"
@@ -103,29 +104,63 @@ def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
 
 
 def _pending(given: ui.Given, context: ui.Context) -> None:
-    waiting, unreadable = Approvals(context.home).pending()
+    pending = PendingWrites(context.home)
     lines = []
-    for each in waiting:
-        lines.append(f"{each.id}  {ui.when(each.created_at)}  {each.target}  by {each.cause.origin}  {each.summary}")
-        lines += [f"          because {each.reason}"] if each.reason else []
-    ui.show(given, [each.as_dict() for each in waiting], *(lines or ["nothing is pending"]))
-    for path in () if given.json else unreadable:
+    for each in pending.all():
+        origin = each.as_dict()["origin"]
+        lines.append(f"{each.id}  {ui.when(each.created_at)}  {each.target}  by {origin}  {each.summary}")
+        lines += [f"          {line}" for line in origins(each)]
+    ui.show(given, [each.as_dict() for each in pending.all()], *(lines or ["nothing is pending"]))
+    for path in () if given.json else pending.unreadable():
         ui.problem(f"{path} cannot be understood; look at it and remove it")
 
 
 def _approve(given: ui.Given, context: ui.Context) -> None:
-    approvals, store = Approvals(context.home), open_store(context, given)
-    report(given, *(approve(context.home, each, store) for each in _chosen(given, approvals)), several=True)
+    pending = PendingWrites(context.home)
+    chosen = _chosen(given, pending)
+    if given.edit or given.text is not None:
+        for each in map(pending.get, chosen):
+            pending.edit(each.id, _edited(each, given.text))
+    done = [pending.approve(each) for each in chosen]
+    documents = [{**each.as_dict(), "id": each.pending.id, **_state(each.written)} for each in done]
+    ui.show(given, documents, *(_in_words(each) for each in done))
+
+
+def _state(written: Written | None) -> dict[str, Any]:
+    if written is None:  # no change of memory
+        return {}
+    moved = [ui.pick(each, "entry", "reason") for each in written.archived]
+    return {"usage": written.usage, "entries": list(written.entries), "archived": moved}
+
+
+def _in_words(done: Approved) -> str:
+    written = done.written
+    if written is None:
+        return f"{done.pending.id}: {done.message}"
+    return (
+        f"{done.message} ({written.target}: {written.usage}{f', change {written.change.id}' if written.change else ''})"
+    )
+
+
+def _edited(pending: PendingWrite, text: str | None) -> list[str]:
+    """The texts as the person wants them: the one they gave, or what they make of them in their editor."""
+    if not pending.texts:
+        raise SettingsError(f"{pending.id} keeps no text that could be edited; approve or reject it as it is")
+    if text is not None:
+        if len(pending.texts) > 1:
+            raise SettingsError(f"{pending.id} keeps {len(pending.texts)} texts; edit them with --edit")
+        return [text]
+    return [ui.edited(each) for each in pending.texts]
 
 
 def _reject(given: ui.Given, context: ui.Context) -> None:
-    approvals = Approvals(context.home)
-    rejected = [approvals.reject(pending_id) for pending_id in _chosen(given, approvals)]
+    pending = PendingWrites(context.home)
+    rejected = [pending.reject(pending_id) for pending_id in _chosen(given, pending)]
     ui.show(given, [each.as_dict() for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected))
 
 
-def _chosen(given: ui.Given, approvals: Approvals) -> list[str]:
-    return ui.chosen_ids(given, _LISTING, lambda: (each.id for each in approvals.pending()[0]))
+def _chosen(given: ui.Given, pending: PendingWrites) -> list[str]:
+    return ui.chosen_ids(given, _LISTING, lambda: (each.id for each in pending.all()))
 
 
 def _adopt(given: ui.Given, context: ui.Context) -> None:
@@ -189,7 +224,12 @@ _ACCEPTED = ui.option("--accept WORDS", "show the entry with these words to the 
 COMMANDS = {
     "memory status": ui.command(_status, ui.option("--offline", "do not ask the backends of external memory"), PROJECT),
     "memory pending": ui.command(_pending),
-    "memory approve": ui.command(_approve, *_DECISION),
+    "memory approve": ui.command(
+        _approve,
+        *_DECISION,
+        ui.option("--edit", "change the text in your editor ($VISUAL or $EDITOR) first"),
+        ui.option("--text TEXT", "save this text instead"),
+    ),
     "memory reject": ui.command(_reject, *_DECISION),
     "memory adopt": ui.command(_adopt, *targets()),
     "memory reset": ui.command(_reset, ui.YES, *targets(None)),
