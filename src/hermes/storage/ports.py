@@ -62,8 +62,8 @@ class Index(Protocol):
     def matching(self, table: str, expression: str, limit: int) -> list[int]:
         """The newest messages of one index (or sessions, for titles) that match."""
 
-    def frequency(self, table: str, expression: str) -> int:
-        """How many messages of one index match."""
+    def frequencies(self, table: str, expressions: Sequence[str]) -> list[int]:
+        """How many messages of one index match each of the expressions."""
 
     def lengths(self, message_ids: Sequence[int]) -> dict[int, int]:
         """How many words each of these messages has in the index of what was said."""

@@ -11,7 +11,7 @@ from hermes.storage.ports import SAID, TOOLS
 from hermes.storage.records import BLOCK, BLOCK_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hermes.base.words import Words
     from hermes.storage.ports import Index
@@ -197,14 +197,18 @@ class Postings:
     def share(self, messages: int) -> float:
         return messages / max(1, self._places.newest_id)
 
-    def frequency(self, table: str, match: str) -> int:
-        """How many messages hold a word; a common word is counted again when the store has grown by a tenth."""
-        count, grown = self._counted.get((table, match), (0, 0))
-        if self._places.newest_id > grown:
-            count = self._index.frequency(table, self._prefixes.expanded(table, match))
+    def frequencies(self, table: str, matches: Sequence[str]) -> list[int]:
+        """How many messages hold each word; a common word is counted again when the store has grown by a tenth."""
+        newest = self._places.newest_id
+        known = {match: self._counted.get((table, match), (0, 0)) for match in matches}
+        counts = {match: count for match, (count, grown) in known.items() if newest <= grown}
+        asked = [match for match in dict.fromkeys(matches) if match not in counts]
+        expanded = [self._prefixes.expanded(table, match) for match in asked]
+        for match, count in zip(asked, self._index.frequencies(table, expanded), strict=True):
+            counts[match] = count
             if count >= _COMMON:
-                self._counted[table, match] = (count, self._places.newest_id * 11 // 10)
-        return count
+                self._counted[table, match] = (count, newest * 11 // 10)
+        return [counts[match] for match in matches]
 
     def lengths(self, message_ids: list[int]) -> dict[int, int]:
         """How many words each of these messages has in the index of what was said."""

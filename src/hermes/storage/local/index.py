@@ -75,9 +75,9 @@ class FullText:
         matching = f"SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH ? ORDER BY rowid DESC LIMIT ?"  # noqa: S608 - our table names
         return self._database.column(matching, (f"({expression}){self._only_owner}", limit))
 
-    def frequency(self, table: str, expression: str) -> int:
+    def frequencies(self, table: str, expressions: Sequence[str]) -> list[int]:
         counting = f"SELECT count(*) FROM {table}_fts WHERE {table}_fts MATCH ?"  # noqa: S608 - our table names
-        return int(self._database.row(counting, (f"({expression}){self._only_owner}",))[0])
+        return [self._database.row(counting, (f"({each}){self._only_owner}",))[0] for each in expressions]
 
     def lengths(self, message_ids: Sequence[int]) -> dict[int, int]:
         rows = self._database.rows(_LENGTHS, (apsw.carray(array("q", message_ids)),)) if message_ids else []

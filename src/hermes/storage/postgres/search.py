@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _LONGEST_WORD = 500  # characters; a word of a tsvector has at most 2,046 bytes
 _MOST_BYTES = 900_000  # of distinct words in one message; a tsvector has at most a megabyte
 _MATCHING = "SELECT matching(%s::tsquery, %s::tsquery, %s, %s, %s)"
+_MATCHING_AT_ONCE = "SELECT array(SELECT matching(%s::tsquery, %s::tsquery, %s, %s, %s))"
+_KEPT = 20_000  # messages with one word; a word that more of them hold is only counted
 _FREQUENCY = "SELECT frequency(%s::tsquery, %s::tsquery)"
 _MATCHING_TITLES = """
     SELECT key FROM sessions WHERE person = %s AND title_words @@ %s::tsquery ORDER BY key DESC LIMIT %s
@@ -67,6 +69,7 @@ class PostgresIndex:
     def __init__(self, database: PersonDatabase, words: Words) -> None:
         self._database = database
         self._words = words
+        self._held: dict[tuple[str, str], list[int]] = {}  # who holds a word, newest first, during one search
 
     def update(self, *, batch: int, most: int | None = None) -> int:  # noqa: ARG002 - nothing waits
         return 0
@@ -74,21 +77,31 @@ class PostgresIndex:
     def is_level(self) -> bool:
         return True
 
-    def refresh(self) -> None: ...
+    def refresh(self) -> None:
+        self._held.clear()
 
     def matching(self, table: str, expression: str, limit: int) -> list[int]:
+        if (table, expression) in self._held:
+            return self._held[table, expression][:limit]
         query = self._query(expression)
         if query is None:
             return []
         if table == TITLES:
             return self._database.column(_MATCHING_TITLES, (self._database.person, query, limit))
-        said, tools = (query, None) if table == SAID else (None, query)
-        return self._database.column(_MATCHING, (said, tools, False, EVERYTHING, limit))
+        return self._database.column(_MATCHING, self._values(table, query, limit))
 
-    def frequency(self, table: str, expression: str) -> int:
-        query = self._query(expression)
-        said, tools = (query, None) if table == SAID else (None, query)
-        return 0 if query is None else int(self._database.row(_FREQUENCY, (said, tools))[0])
+    def frequencies(self, table: str, expressions: Sequence[str]) -> list[int]:
+        """Asks for all words at once, and keeps who holds them: the search asks for that next."""
+        queries = {each: query for each in dict.fromkeys(expressions) if (query := self._query(each)) is not None}
+        found = self._database.many(_MATCHING_AT_ONCE, [self._values(table, each, _KEPT) for each in queries.values()])
+        counts = dict.fromkeys(expressions, 0)
+        for (each, query), [(ids,)] in zip(queries.items(), found, strict=True):
+            counts[each] = len(ids)
+            if len(ids) < _KEPT:
+                self._held[table, each] = ids
+            else:
+                counts[each] = int(self._database.row(_FREQUENCY, self._values(table, query, 0)[:2])[0])
+        return [counts[each] for each in expressions]
 
     def lengths(self, message_ids: Sequence[int]) -> dict[int, int]:
         wanted = "SELECT id, length FROM messages WHERE person = %s AND id = ANY(%s) AND length > 0"
@@ -123,6 +136,10 @@ class PostgresIndex:
     def blocks_after(self, block: int) -> list[tuple[int, int, int]]:
         newer = "SELECT block, session, first_place FROM blocks WHERE person = %s AND block > %s ORDER BY block"
         return self._database.rows(newer, (self._database.person, block))
+
+    def _values(self, table: str, query: str, limit: int) -> tuple[str | None, str | None, bool, int, int]:
+        said, tools = (query, None) if table == SAID else (None, query)
+        return said, tools, False, EVERYTHING, limit
 
     def _query(self, expression: str) -> str | None:
         """The expression as a tsquery; None when no word of it can be in any message."""
