@@ -12,6 +12,7 @@ from hermes.memory.entries import Cause
 from hermes.server.workspace import Workspace
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
+from hermes.settings.trust import SAID, HostReports
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -120,6 +121,7 @@ def test_what_moves_to_the_archive_and_back_is_neither_forgotten_nor_new(
 @pytest.mark.proves("providers.mirror.elsewhere")
 def test_what_a_server_changes_is_mirrored(home: Path, notebook: Notebook) -> None:
     workspace = Workspace(find_home(home))
+    HostReports(find_home(home)).add("api", "c1", SAID, "", "tidy up")
     workspace.write("user", [{"action": "add", "content": "Drinks tea."}], "over HTTP")
     workspace.call_tool("memory", {"action": "remove", "target": "user", "old_text": "tea"})
     workspace.close()

@@ -302,7 +302,8 @@ def test_memory_and_instructions_come_from_their_source_again_in_one_move(
 ) -> None:
     configure(home, NO_HELPER, in_place=in_place)
     (tmp_path / "AGENTS.md").write_text("Use tabs.")
-    with MemorySession.open(home, cwd=str(tmp_path), system_message="Be kind.") as session:
+    mine: dict[str, Any] = {"trusted_folders": [str(tmp_path)], "vouches": True}
+    with MemorySession.open(home, cwd=str(tmp_path), system_message="Be kind.", **mine) as session:
         talk(session, 20)
         session.call_tool("memory", {"action": "add", "target": "user", "content": "Lives in Berlin."})
         (tmp_path / "AGENTS.md").write_text("Use spaces.")

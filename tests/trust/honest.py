@@ -23,7 +23,7 @@ SAVES = (
     ("Never push to main.", "Never push to main", "Changes reach main by pull request"),
     ("From now on always answer in German.", "Always answer in German", "Reply language: German"),
     ("My favourite editor is Helix.", "User's favourite editor is Helix", "Edits in Helix"),
-    ("I moved to Porto.", "User lives in Porto", "New city: Porto"),
+    ("I'm based in Porto.", "User lives in Porto", "New city: Porto"),
     ("We track issues in Linear.", "The team tracks issues in Linear", "Issue tracker: Linear"),
     ("I am vegetarian.", "User is vegetarian", "No meat in suggestions"),
     ("My manager is called Priya.", "User's manager is called Priya", "Reports to Priya"),

@@ -494,7 +494,7 @@ def _outside(inputs: PromptInputs, files: tuple[ContextFile, ...]) -> Iterator[S
     if inputs.imported and not inputs.skip_memory:
         yield Source(origin="import", name="imported memory", text="\n".join(inputs.imported))
     for file in files:
-        if file.state in ("whole", "cut") and not inputs.is_trusted(file.path):
+        if not inputs.is_trusted(file.path):  # also one that was left out: its folder is not the person's
             yield Source(origin="file", name=file.path, text=file.text)
 
 

@@ -377,6 +377,13 @@ def is_local(command: str) -> bool:
     return True
 
 
+def only_looks_at_names(command: str) -> bool:
+    """Whether a command shows names and states of files, and nothing of what is in them."""
+    given = command.split()
+    plain = bool(given) and not set(command) & _SHELL_SYNTAX
+    return plain and (given[0] in ("ls", "pwd", "tree", "stat", "du", "df") or given[:2] == ["git", "status"])
+
+
 def only_looks(command: str) -> bool:
     """Whether a single plain command can neither change anything nor reach the network."""
     given = command.split()
@@ -420,8 +427,9 @@ _ABOUT_A_TEXT = re.compile(
     r"\b(?:translate|proofread|rewrite|rephrase|reword|paraphrase|summari[sz]e|tl;?dr|quot(?:e|es|ed|ing)|story|poem|"
     r"novel|fiction\w*|lyrics|character|role-?play|pretend|imagine|example|for instance|e\.g\.|hypothetical\w*|sample|"
     r"dummy|placeholder|template|draft|sarcas\w+|ironic\w*|jok(?:e|ing)|kidding|untrue|not true|false|wrong|incorrect|"
-    r"a lie|just testing|don't (?:save|remember|store|note|keep)|do not (?:save|remember|store|note|keep)|"
-    r"never (?:save|remember|store)|off the record|between us|scratch that|never ?mind|strike that)\b"
+    r"a lie|just testing|jk|in theory|supposedly|allegedly|"
+    r"(?:don't|do not|never) (?:save|remember|store|note|keep)|"
+    r"off the record|between us|scratch that|never ?mind|strike that)\b"
     r"|^(?:from|to|subject|date|cc|re|fwd?):",
     re.IGNORECASE | re.MULTILINE,
 )
@@ -456,6 +464,7 @@ _TURNS_BACK = re.compile(
     r"never mind|instead|or rather|well|unless|until)\b",
     re.IGNORECASE,
 )
+_LIMITS_NEXT = re.compile(r"\b(?:only|except|unless|following|in case|provided)\b", re.IGNORECASE)
 _FIRST_PERSON = {"i": "§", "we": "§", "me": "§", "us": "§", "my": "§s", "our": "§s", "mine": "§s", "myself": "§"}
 _FIRST_PERSON |= {
     "i'm": "§ be",
@@ -480,21 +489,23 @@ _SAME_WORD |= {
     "it's": "it be",
 }
 _SAME_PHRASE = (
-    (re.compile(r"\b(?:moved to|relocated to|(?:be )?based in|(?:be )?located in|reside in|resides in)\b"), "live in"),
+    (re.compile(r"\b(?:be )?(?:based in|located in|reside in|resides in)\b"), "live in"),
     (re.compile(r"(?:§s name be|(?:§|^) ?be (?:called|named)|^call §|§ go by|§ prefer to be called)"), "name"),
     (re.compile(r"§ (?:be born on|have §s birthday on)|§s birthday be(?: on)?|^birthday:?"), "birthday"),
     (re.compile(r"^(?:我们|我|用户|私は|わたしは|ユーザーは)"), "§ "),
 )
 _KEPT = _LIMITING | {"always", "this", "his", "has", "was"}
+_COMMA = "|"
 _BREAKS = _set("| and because since which where who")
 
 
 @value
 class _Sentence:
-    """One statement: its words without fillers, and the places where a clause begins."""
+    """One statement: its words without fillers, where its clauses begin, and which of those only go on ("and")."""
 
     tokens: tuple[str, ...]
     starts: tuple[int, ...]
+    joined: frozenset[int]
     raw: str
 
 
@@ -567,12 +578,16 @@ def _covers(told: tuple[str, ...], statement: _Sentence, *, whole: bool) -> bool
     of_person = bool(tokens) and tokens[0].startswith("§")
     for start in statement.starts:
         own = start == 0 or tokens[start].startswith("§")
-        if start and (_REPORTED.search(statement.raw) or set(tokens[:start]) & _LIMITING):
+        # What stands before a clause may be its condition, unless it is a statement of the person as well.
+        if start and (not of_person or _REPORTED.search(statement.raw) or set(tokens[:start]) & _LIMITING):
             continue
-        if not (own or (of_person and not whole)):
+        if whole and not own:
             continue
         for end in (*(each for each in statement.starts if each > start), len(tokens)):
-            if not _LIMITING & set(tokens[end:]) and _equal(told, tokens[start:end], tokens[:2] if start else ()):
+            # What follows a comma may take it back ("in theory"); "and" only adds to it.
+            adds = end == len(tokens) or end in statement.joined or tokens[end].startswith("§")
+            is_open = adds and not _LIMITING & set(tokens[end:])
+            if is_open and _equal(told, tokens[start:end], tokens[:2] if start else ()):
                 return True
     return False
 
@@ -600,7 +615,9 @@ def _statements(message: str) -> list[_Sentence | str]:
         if found and _TURNS_BACK.match(sentence):
             found[-1] = _raw(found[-1])
         stripped = _LEAD_IN.sub("", sentence.replace("\u2019", "'"), count=1)
-        none = is_about_text or _UNSTATED.search(sentence) or _QUESTION.search(stripped) or not words(stripped)
+        limited = found and _LIMITS_NEXT.search(_raw(found[-1]))
+        unsaid = is_about_text or limited or _UNSTATED.search(sentence) or not words(stripped)
+        none = unsaid or _QUESTION.search(stripped)
         found.append(sentence if none or "\0" in sentence else _parsed(stripped, _FIRST_PERSON))
     return found
 
@@ -631,15 +648,17 @@ def _parsed(sentence: str, people: Mapping[str, str]) -> _Sentence:
         text = pattern.sub(same, text)
     tokens: list[str] = []
     starts = [0]
+    joined: set[int] = set()
     for token in text.split():
         if token in _BREAKS:
             if tokens and starts[-1] != len(tokens):
                 starts.append(len(tokens))
+            if token != _COMMA:
+                joined.add(len(tokens))
         elif token not in _FILLER:
             tokens.append(_stem(token))
-    return _Sentence(
-        tokens=tuple(tokens), starts=tuple(at for at in starts if at < len(tokens) or at == 0), raw=sentence
-    )
+    kept = tuple(at for at in starts if at < len(tokens) or at == 0)
+    return _Sentence(tokens=tuple(tokens), starts=kept, joined=frozenset(joined), raw=sentence)
 
 
 def _stem(word: str) -> str:

@@ -12,13 +12,17 @@ import json
 import os
 import tarfile
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError, ModelError, NotFound, WriteRefused
+from hermes.memory.approval import Approvals
 from hermes.memory.capture import Fact
 from hermes.memory.curation import Proposals, category_of, checked, consolidate, question
-from hermes.memory.entries import CATEGORY, CURATE, NONE, Cause, Edit, Leaving
+from hermes.memory.entries import CATEGORY, CURATE, NONE, UNTRUSTED, Cause, Edit, Leaving
 from hermes.memory.file import Plan
+from hermes.safety.trust import Source, TurnContext, decide
+from hermes.settings.trust import DecisionLog
 from hermes.storage.documents import Journal
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
@@ -228,7 +232,8 @@ class Curator:
         dropped = {operation.drop for operation in tidied.operations}
         rest = [fact for fact in facts if fact.entry not in dropped]
         proposals = self._proposals(rest, allowed=len(facts) // 4 - len(tidied.operations))
-        operations = [*tidied.operations, *proposals.operations]
+        proposed = [each for each in proposals.operations if self._passes_gate(target, each, report)]
+        operations = [*tidied.operations, *proposed]
         report["put_off"] += tidied.put_off
         report["refused"] += proposals.refused
         report["contradictions"] += [
@@ -241,6 +246,25 @@ class Curator:
         ]
         report["categories"][target] = self._categories(target, rest, dict(proposals.categories))
         return operations
+
+    def _passes_gate(self, target: str, proposed: Operation, report: Run) -> bool:
+        """Whether the helper may do this; what entries from outside may have put into its mouth waits for a person."""
+        outside = [
+            Source(origin=each.origin, name=f"an entry of {target}", text=entry)
+            for entry, each in self._memory.provenance(target).items()
+            if each.origin in (*UNTRUSTED, "import") and not (each.change is not None and each.change.cause.approved)
+        ]
+        record = partial(DecisionLog(self._home).add, session="curator")
+        turn = TurnContext(origin="curator", sources=lambda: outside, record=record)
+        writes, removes = ([each] if each else [] for each in (proposed.text, proposed.drop))
+        decision = decide("curation", turn, writes=writes, removes=removes)
+        if not decision.allowed:
+            changes = [{"action": "replace", "old_text": proposed.keep, "content": proposed.text}] if writes else []
+            changes += [{"action": "remove", "old_text": each} for each in removes]
+            cause = Cause(origin=decision.origin or "unknown", note="proposed by the curator")
+            waiting = Approvals(self._home).stage(target, changes, cause, decision.reason, sources=decision.evidence())
+            report["refused"].append(f"{waiting.summary} waits for you (`hermes memory pending`): {decision.reason}")
+        return decision.allowed
 
     def _facts(self, target: str) -> list[Fact]:
         store, marks = self._memory, self._memory.marks(target)

@@ -244,7 +244,7 @@ class ProviderTool:
     def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """What would be stored; None for a call that by its name and arguments only looks something up."""
         named = set(str(arguments.get("action") or self.schema["name"]).lower().split("_"))
-        if named & _READING and not _CONTENT & arguments.keys():
+        if not arguments or (named & _READING and not _CONTENT & arguments.keys()):
             return None
         return {"writes": [str(each) for name, each in arguments.items() if name in _CONTENT] or [str(arguments)]}
 
@@ -252,7 +252,7 @@ class ProviderTool:
 # A provider does not say which of its tools store something; whatever is not known to look up counts as storing.
 _READING_WORDS = (
     "search recall reflect query read browse list get find lookup view show status context profile probe related "
-    "reason reasoning contradict conclusions"
+    "reason reasoning contradict conclusions ask look answer check describe explain retrieve history timeline count"
 )
 _READING = frozenset(_READING_WORDS.split())
 _CONTENT_WORDS = (

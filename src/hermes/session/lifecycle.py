@@ -21,7 +21,7 @@ from hermes.memory.capture import KNOWN, capture, placed
 from hermes.memory.entries import USE
 from hermes.safety.secrets import mask_secrets
 from hermes.safety.trust import NO_TURN
-from hermes.session.context import MemoryUpdates, outside_as_dicts
+from hermes.session.context import OUTSIDE, MemoryUpdates, origin_of, outside_as_dicts
 from hermes.tools.memory import cause_of
 
 if TYPE_CHECKING:
@@ -166,7 +166,8 @@ def write_note(
         older = [each.id for each in database.messages(note_id)]
         if older:
             database.set_rewound(note_id, older)
-        database.append(note_id, {"role": "assistant", "content": text})
+        outside = next(filter(None, map(origin_of, messages)), "")  # it may repeat what the conversation has read
+        database.append(note_id, {"role": "assistant", "content": text, OUTSIDE: outside})
     return note_id
 
 

@@ -77,13 +77,19 @@ class TrustedFolders:
             return False
 
     def add(self, folder: str, *, trusted: bool = True) -> str:
-        """Keeps a decision; returns the folder's real path."""
+        """Keeps a decision; returns the folder's real path. Files that were marked as from outside are so no more."""
         real = _real(folder)
         if trusted and not os.path.isdir(real):
             raise NotFound(f"there is no folder {real}")
         if trusted and real == os.path.dirname(real):
             raise SettingsError(f"{real} is everything on this machine; trust the folders you work in instead")
-        self._change(lambda kept: kept.setdefault("folders", {}).update({real: trusted}))
+
+        def change(kept: dict[str, Any]) -> None:
+            kept.setdefault("folders", {})[real] = trusted
+            if trusted:  # whoever says so has looked at it
+                kept["files"] = {path: 1 for path in kept.get("files", {}) if not is_inside(path, real)}
+
+        self._change(change)
         return real
 
     def remove(self, folder: str) -> str:
@@ -106,6 +112,13 @@ class TrustedFolders:
             kept["files"] = dict(list(files.items())[-_MOST_FILES:])
 
         self._change(change)
+
+    def holds_outside(self, folder: str) -> bool:
+        """Whether one of the files noted by `mark` lies in this folder; True as well when that cannot be told."""
+        try:
+            return any(is_inside(path, _real(folder)) for path in self._read().get("files", {}))
+        except HermesError:
+            return True
 
     def _is_from_outside(self, real: str) -> bool:
         return real in self._read().get("files", {})

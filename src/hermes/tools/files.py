@@ -75,7 +75,8 @@ class ReadFile:
         return result | ({"note": found.note} if found.note else {})
 
     def origin_of(self, arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
-        return self._paths.origin(arguments["path"]) if result["success"] else ""
+        shows_others = result["success"] or "; similar: " in result["error"]  # names in a folder are text, too
+        return self._paths.origin(arguments["path"]) if shows_others else ""
 
     def _numbered(self, lines: list[str], first: int, wanted: int) -> tuple[str, int]:
         """The lines with their numbers, as many as fit, and the number of the line after them."""

@@ -90,6 +90,10 @@ class AllowedPaths:
         """Where the text of a file comes from: "" when the person trusts its folder, else "file"."""
         return "" if self._trusted is not None and self._trusted.is_trusted(self.real(path)) else "file"
 
+    def holds_outside(self, folder: str) -> bool:
+        """Whether a file below this folder was written while text from outside was in front of a model."""
+        return self._trusted is None or self._trusted.holds_outside(folder)
+
     def wrote(self, real: str, *, from_outside: bool) -> None:
         """A file was written: from now on it is as far trusted as what was in front of the model then."""
         if self._trusted is not None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
-from hermes.safety.trust import NO_TURN, decide, is_local
+from hermes.safety.trust import NO_TURN, decide, is_local, only_looks_at_names
 from hermes.tools.registry import consent, failure
 
 if TYPE_CHECKING:
@@ -286,11 +286,17 @@ class Terminal:
         return self._from(arguments["command"], self._paths.real(arguments.get("workdir", ".")))
 
     def _from(self, command: str, folder: str) -> str:
-        places = [folder, *(os.path.join(folder, os.path.expanduser(each)) for each in _paths_in(command))]
         if not is_local(command):
             return "tool"
+        words = [os.path.join(folder, os.path.expanduser(each)) for each in _words(command)]
+        files = [each for each in words if os.path.isfile(each)]
+        places = [folder, *files, *(os.path.join(folder, os.path.expanduser(each)) for each in _paths_in(command))]
         only_speaks = command.split()[:1] in (["echo"], ["pwd"], ["date"], ["whoami"]) and len(places) == 1
-        return "" if only_speaks or not any(self._paths.origin(each) for each in places) else "tool"
+        if only_speaks:
+            return ""
+        # A command that names no file may read any; one of them may hold text from outside.
+        any_file = not files and not only_looks_at_names(command) and self._paths.holds_outside(folder)
+        return "tool" if any_file or any(self._paths.origin(each) for each in places) else ""
 
     def _refusal(self, command: str, folder: str, turn: TurnContext) -> str:
         """Why the command may not run; empty when it may."""
