@@ -178,22 +178,21 @@ def weights() -> Weights:
     return _loaded[0]
 
 
-def word_places(word: str, raw: bytes) -> Iterator[int]:
+def word_places(word: str, raw: bytes) -> set[int]:
     """The places of a word and of every three to five letters in it."""
     crc = zlib.crc32
-    yield crc(raw, 1) & _MASK
+    places = {crc(raw, 1) & _MASK}
     if len(word) == 1:
-        return
+        return places
     if len(raw) == len(word):
         letters = b"<" + raw[:_LONGEST_WORD] + b">"
         for length in (3, 4, 5):
-            for at in range(len(letters) - length + 1):
-                yield crc(letters[at : at + length], 7) & _MASK
-        return
+            places.update([crc(letters[at : at + length], 7) & _MASK for at in range(len(letters) - length + 1)])
+        return places
     spelled = f"<{word[:_LONGEST_WORD]}>"
-    for length in (3, 4, 5):
-        for at in range(len(spelled) - length + 1):
-            yield crc(spelled[at : at + length].encode("utf-8", "surrogatepass"), 7) & _MASK
+    pieces = [spelled[at : at + length] for length in (3, 4, 5) for at in range(len(spelled) - length + 1)]
+    places.update([crc(piece.encode("utf-8", "surrogatepass"), 7) & _MASK for piece in pieces])
+    return places
 
 
 def pair_places(raw: bytes, size: int, second: bytes, third: bytes, fourth: bytes) -> tuple[int, ...]:
@@ -212,7 +211,7 @@ def sentence_places(words: Sequence[str]) -> list[list[int]]:
     second = third = fourth = _START
     for word in words:
         raw = word.encode("utf-8", "surrogatepass")
-        places = [] if word in seen else list(word_places(word, raw))
+        places = [] if word in seen else sorted(word_places(word, raw))
         pairs = [each for each in pair_places(raw, len(word), second, third, fourth) if each not in seen]
         seen.update((word, *pairs))
         found.append(places + pairs)
