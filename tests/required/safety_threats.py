@@ -12,6 +12,7 @@ REQUIREMENTS = {
         "product",
     ),
     "threats.floor": ("what the documents' patterns match is never rated below ask", "003 Security and Safety"),
+    "threats.guard": ("a second opinion may turn a question into a refusal; it is off unless asked for", "product"),
     "threats.neighbours": ("harmless text around an attack does not weaken the verdict on it", "product"),
     "threats.verdict": ("a verdict names its classes, shows the decoded excerpt and says what to do", "product"),
     "threats.entries": ("a phrase split over entries and a forged marker are caught", "003 Security and Safety"),

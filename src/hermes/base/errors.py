@@ -188,6 +188,7 @@ PACKAGES = {
     "mem0": ("mem0ai",),
     "postgres": ("psycopg", "psycopg-pool"),
     "semantic": ("wordllama",),
+    "guard": ("'stackone-defender[onnx]'",),
     "server": ("mcp", "starlette", "uvicorn"),
 }
 _ALONE = ("local",)  # of the packages of these extras only the data are used, not what they depend on

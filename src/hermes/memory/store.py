@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, StorageError, WriteRefused
@@ -40,7 +41,7 @@ ASK = "ask"
 _UNREVIEWED = frozenset({"unknown", "external"})  # nobody judged what others wrote into the file
 
 
-def screen_write(content: str, cause: Cause) -> None:
+def screen_write(content: str, cause: Cause, *, guard: bool = False) -> None:
     """Refuses threats and secrets; what could be either is for a person to decide, who may also write it themselves."""
     if found := _load("secrets").find_secrets(content):
         kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
@@ -48,7 +49,7 @@ def screen_write(content: str, cause: Cause) -> None:
             f"content holds a secret ({kinds}), which must not stand in a prompt; keep it in .env and save where it is",
             kind="secret",
         )
-    verdict = _load("scanner").scan(content, "memory")
+    verdict = _load("scanner").scan(content, "memory", guard=guard)
     if verdict.level == "clean" or (verdict.level == ASK and (cause.origin == "user" or cause.approved)):
         return
     raise WriteRefused(
@@ -428,6 +429,8 @@ class MemoryStore:
             if (project if target == "project" else chosen.flag(SWITCHES[target]))
         }
         archives = chosen.text("memory.when_full") == "archive"
+        if screen is screen_write and chosen.flag("memory.guard"):
+            screen = partial(screen_write, guard=True)
         return cls(files, limits, screen, archives=archives, lock_timeout=patience, project=project)
 
     @property

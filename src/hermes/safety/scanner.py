@@ -30,11 +30,19 @@ _MARGIN = 24
 _NEAR = 2  # lines around one that was encoded
 
 
-def scan(text: str, scope: str = "memory") -> Verdict:
-    """The verdict on one text; `scope` is where it would go: "memory", "context" or "recall"."""
+def scan(text: str, scope: str = "memory", *, guard: bool = False) -> Verdict:
+    """The verdict on one text; `scope` is where it would go: "memory", "context" or "recall".
+
+    With `guard`, the model of the extra `guard` is asked about what would be a question.
+    """
     if scope not in SCOPES:
         raise ValueError(f"unknown scope {scope!r}; expected one of {', '.join(SCOPES)}")
-    return conclude(_findings(text, scope))
+    verdict = conclude(_findings(text, scope))
+    if guard:
+        from hermes.safety.guard import second_opinion  # the extra is seldom installed
+
+        return second_opinion(text, verdict)
+    return verdict
 
 
 def _findings(text: str, scope: str) -> list[Finding]:

@@ -72,8 +72,13 @@ def conclude(findings: list[Finding]) -> Verdict:
         findings=ordered,
         classes=tuple(dict.fromkeys(finding.threat for finding in ordered)),
         excerpt=worst.excerpt,
-        advice=_ADVICE[worst.level],
+        advice=advice(worst.level),
     )
+
+
+def advice(level: str) -> str:
+    """What to do about a text of this level."""
+    return _ADVICE[level]
 
 
 def shorten(text: str) -> str:

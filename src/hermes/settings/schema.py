@@ -115,6 +115,11 @@ KEYS = (
         "Notes per project: of the repository a session works in (auto), of a project that is named, or none.",
     ),
     _flag("memory.write_approval", False, "Stage the agent's memory writes until a person approves them."),
+    _flag(
+        "memory.guard",
+        False,
+        "Refuse memory writes that the scanner would ask about when the small model of the extra `guard` is certain.",
+    ),
     _choice(
         "memory.untrusted_writes",
         "stage",

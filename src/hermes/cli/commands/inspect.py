@@ -148,9 +148,9 @@ def _scan(given: ui.Given, context: ui.Context) -> int:
     del context
     data = _read(given.file)
     if given.jsonl:
-        return _scan_lines(data, given.scope)
+        return _scan_lines(data, given.scope, guard=given.guard)
     text = data.decode("utf-8", "surrogateescape")
-    judged = judge(text, scan(text, given.scope))
+    judged = judge(text, scan(text, given.scope, guard=given.guard))
     ui.show(given, judged, *judged_lines(judged))
     return ui.OK if judged["verdict"] == "clean" else ui.REFUSED
 
@@ -168,7 +168,7 @@ def judge(text: str, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _scan_lines(data: bytes, scope: str) -> int:
+def _scan_lines(data: bytes, scope: str, *, guard: bool) -> int:
     from hermes.safety.scanner import scan
 
     wrong = False
@@ -177,7 +177,7 @@ def _scan_lines(data: bytes, scope: str) -> int:
             continue
         try:
             text = json.loads(line)["text"]
-            judged = judge(text, scan(text, scope))
+            judged = judge(text, scan(text, scope, guard=guard))
         except (ValueError, KeyError, TypeError):
             wrong = True
             judged = {"error": f'line {number}: expected {{"text": "…"}}'}
@@ -292,6 +292,7 @@ COMMANDS = {
         ui.option("file FILE", "a file with the text; - reads the text from standard input"),
         ui.option("--jsonl", 'one {"text": …} per line in, one JSON verdict per line out'),
         ui.option("--scope", "what the text is for (default: memory)", choices=_SCOPES, default="memory"),
+        ui.option("--guard", "ask the model of the extra guard about what would be a question"),
     ),
     "bench recall": ui.command(
         _recall,
