@@ -349,7 +349,7 @@ class SkillIndex:
         description, note = skill.description, skill.note
         platforms = ", ".join(platforms_of(skill))
         verdict = self._scan("\n".join(filter(None, (place.name, place.category, description, platforms))))
-        if verdict.level == "refuse":
+        if verdict.level != "clean":
             description = platforms = ""
             note = f"BLOCKED: its description looks like an attack ({', '.join(verdict.classes)})"
         # Directory names are somebody's text as well, and reach the prompt with the list.

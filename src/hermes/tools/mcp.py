@@ -367,7 +367,7 @@ class McpServers:
                 continue
             room -= len(text)
             verdict = scan(text, "context")
-            if verdict.level == "refuse":
+            if verdict.level != "clean":
                 what = ", ".join(verdict.classes)
                 self.problems.append(f"{server.name}: the tool {tool['name']} is left out, its description has {what}")
             else:
