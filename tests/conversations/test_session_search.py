@@ -214,6 +214,17 @@ def test_results_fit_into_a_budget_and_show_several_hits_of_a_conversation(db: S
     assert max(result["messages"].count("> #") for result in found["results"]) > 1
 
 
+@pytest.mark.proves("search.weak")
+def test_what_holds_little_of_a_question_is_called_weak(db: SessionDB, search: Search) -> None:
+    talk(db, "Remember that I live in Oslo.", "I will.")
+    talk(db, "Which chart shows the rain in Oslo?", "The bar chart on the second page of the report.")
+    talk(db, "My sister types faster than I do.", "Practice helps.")
+    nothing = search(query="What is the kubernetes helm chart we deploy to staging?")
+    assert (nothing["weak"], "about something else" in nothing["note"]) == (True, True)
+    assert "weak" not in search(query="Which chart shows the rain in Oslo?")
+    assert "weak" not in search(query="Where do I live?")
+
+
 @pytest.mark.proves("search.coverage")
 def test_a_question_for_an_order_is_answered_in_order(db: SessionDB, search: Search) -> None:
     made = [talk(db, f"the crane arrived, year {i}", "noted", started_at=1_700_000_000.0 + i) for i in range(6)]

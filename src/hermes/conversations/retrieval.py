@@ -248,6 +248,7 @@ class Match:
 class Found:
     matches: tuple[Match, ...]
     searched: int
+    weak: bool = False  # what was found is likely to be about something else
     coverage: bool = False  # chosen to cover a topic over time, not by similarity alone
     notes: tuple[str, ...] = ()
 
@@ -291,7 +292,7 @@ class Finder:
 
     def _find(self, query: str, wanted: Criteria) -> Found:
         by_title = self._by_title(query, wanted)
-        matches, notes, coverage = self._by_message(query, wanted)
+        matches, notes, found = self._by_message(query, wanted)
         if by_title is not None:
             best = next((m for m in matches if m.session.root == by_title.session.root), None)
             if best is not None and best.session.id == by_title.session.id:
@@ -300,7 +301,13 @@ class Finder:
         if not matches:
             notes += self._left_out(query, wanted)
         sessions = self._db.counts()["sessions"]
-        return Found(matches=tuple(matches[: wanted.limit]), searched=sessions, notes=tuple(notes), coverage=coverage)
+        return Found(
+            matches=tuple(matches[: wanted.limit]),
+            searched=sessions,
+            notes=tuple(notes),
+            weak=found.weak and by_title is None,
+            coverage=found.mode == "coverage",
+        )
 
     def _by_title(self, query: str, wanted: Criteria) -> Match | None:
         session = self._db.resolve(query.strip().strip('"'))
@@ -315,7 +322,7 @@ class Finder:
             score=1.0,
         )
 
-    def _by_message(self, query: str, wanted: Criteria) -> tuple[list[Match], list[str], bool]:
+    def _by_message(self, query: str, wanted: Criteria) -> tuple[list[Match], list[str], SearchResults]:
         roles = wanted.roles or SAID
         matches, found = self._one_per_conversation(query, wanted, roles)
         notes = [found.note] if found.note else []
@@ -323,7 +330,7 @@ class Finder:
             matches, found = self._one_per_conversation(query, wanted, None)
             if matches:
                 notes.append("nothing that was said matches; these are from tool output and system messages")
-        return matches, notes, found.mode == "coverage"
+        return matches, notes, found
 
     def _one_per_conversation(
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None

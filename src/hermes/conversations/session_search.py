@@ -8,7 +8,7 @@ import os
 import queue
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound
@@ -111,6 +111,9 @@ class Helpers:
     expand: Callable[[str], Iterable[str]] | None = None
 
 
+WEAK = "weak: the best of these hold little of what was asked; they may be about something else"
+
+
 @dataclass(frozen=True, slots=True)
 class _Turn:
     """A message as one line of a transcript."""
@@ -186,6 +189,9 @@ class SessionSearch:
             "count": len(results),
             "sessions_searched": found.searched,
         }
+        if found.weak and results:
+            answer["weak"] = True
+            found = replace(found, notes=(*found.notes, WEAK))
         if found.notes:
             answer["note"] = "; ".join(found.notes)
         if not results:

@@ -26,7 +26,9 @@ from hermes.conversations.search.ranking import (
     Reader,
     Statistics,
     Weights,
+    confidence,
     cover,
+    expected_confidence,
     rank,
     spread,
     without_speakers,
@@ -130,6 +132,9 @@ class SearchEngine:
             started = {key: session.started_at for key, session in sessions.items()}
             ranked = cover(ranked, statistics, self._weights, started, mine=query.told_by_me)
         results = self._served(ranked, rows, sessions, query=query, chosen=chosen, limit=limit)
+        if gathered and query.question and chosen.sort == "relevance":
+            results.confidence = round(confidence(ranked, statistics), 3)
+            results.weak = results.confidence < expected_confidence(statistics)
         results.mode = "coverage" if covers else "relevance"
         results.note = results.note or (ONLY_NEAR if results and not scores else self._meaning.note)
         return results

@@ -111,6 +111,30 @@ def spread(ranked: list[Candidate], first: int = 20) -> list[Candidate]:
     return ranked[:first] + fresh + more
 
 
+def confidence(ranked: list[Candidate], statistics: Statistics) -> float:
+    """How much of what was asked stands in one of the first hits or beside it: the share of the words by rarity.
+
+    Names of speakers count as found: who speaks is known of every message.
+    """
+    rarity = statistics.rarity
+    at = {(each.session, each.place): each.counts.keys() for each in ranked}
+    names = frozenset[int]().union(*(each.named for each in ranked))
+    best = 0.0
+    for hit in ranked[:_FIRST]:
+        held = names.union(*(at.get((hit.session, hit.place + step), ()) for step in (-1, 0, 1)))
+        best = max(best, sum([rarity[unit] for unit in held]))
+    return best / (sum(rarity) or 1.0)
+
+
+def expected_confidence(statistics: Statistics) -> float:
+    """Below this, hits are weak. Long messages hold many words of any question by chance, so more is expected there.
+
+    Calibrated so that about three in a hundred questions with an answer fall below it.
+    """
+    return 0.22 + 0.21 * min(1.0, max(0.0, (statistics.message_length - 30) / 120))
+
+
+_FIRST = 5
 _STRATA = 4
 _POOL = 3  # times as many as are shown are spread over time
 _AROUND = ((2, 0.3), (4, 0.15))  # places away, and how much what stands there counts: a topic is a thread of turns

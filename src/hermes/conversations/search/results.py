@@ -33,10 +33,14 @@ class SearchResults(list[Hit]):
     """Hits, best first; `note` says what a person should know about how the query was understood.
 
     `mode` is "coverage" when hits are spread over the whole time of a topic instead of ranked by similarity alone.
+    `confidence` is how much of a question its best hits hold, from 0 to 1; `weak` hits hold so little that they are
+    likely to be about something else.
     """
 
     note: str | None = None
     mode: Literal["relevance", "coverage"] = "relevance"
+    confidence: float = 1.0
+    weak: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
