@@ -13,10 +13,12 @@ from hermes.settings.home import find_home
 from hermes.settings.people import People
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     import httpx
+
+    from conftest import Ran
 
 
 def staged(home: Path, *contents: str) -> list[str]:
@@ -86,6 +88,32 @@ def test_somebody_without_a_shell_decides_about_writes_that_wait(http: httpx.Cli
     assert thrown == {"message": "Rejected: add 'Has a cat.'", "change": None, "target": "user"}
     assert http.get("/api/v1/memory/user").json()["entries"] == ["Has a boat."]
     assert http.post(f"/api/v1/memory-pending/{cat}", json={"decision": "approve"}).status_code == 404
+
+
+@pytest.mark.proves("approval.http")
+def test_a_key_decides_only_with_the_right_that_the_owner_gave_it(home: Path, hermes: Callable[..., Ran]) -> None:
+    with running(home) as up:
+        chat = hermes("users", "key", "ann", "--label", "phone", "--json").json
+        full = hermes("users", "key", "ann", "--approve", "--json").json
+        assert (chat["rights"], full["rights"]) == ([], ["approve"])
+        boat, cat = staged(home, "Has a boat.", "Has a cat.")
+        with up.client(headers={"authorization": f"Bearer {chat['key']}"}) as client:
+            (first, _) = client.get("/api/v1/memory-pending").json()["pending"]
+            assert "Somebody wrote this elsewhere" in first["sources"][0]["passage"]
+            for decision in ("approve", "reject"):
+                refused = client.post(f"/api/v1/memory-pending/{boat}", json={"decision": decision})
+                assert (refused.status_code, refused.json()["error"]["code"]) == (403, "approve")
+                assert "hermes users key NAME --approve" in refused.json()["error"]["message"]
+            assert client.get("/api/v1/memory/user").json()["entries"] == []
+        with up.client(headers={"authorization": f"Bearer {full['key']}"}) as client:
+            edited = {"decision": "approve", "texts": ["Has a red boat."]}
+            assert client.post(f"/api/v1/memory-pending/{boat}", json=edited).status_code == 200
+            assert client.get("/api/v1/memory/user").json()["entries"] == ["Has a red boat."]
+            wrong = client.post(f"/api/v1/memory-pending/{cat}", json={"decision": "approve", "texts": []})
+            described = client.get("/openapi.json").json()["paths"]["/api/v1/memory-pending/{pending_id}"]["post"]
+            assert "right `approve`" in described["summary"]
+            assert (wrong.status_code, len(client.get("/api/v1/memory-pending").json()["pending"])) == (422, 1)
+    assert "may approve" in hermes("users", "list").out
 
 
 @pytest.mark.proves("http.api")

@@ -12,7 +12,7 @@ import httpx
 from hermes.http_server import HttpServer, listen
 from hermes.server.app import build
 from hermes.settings.home import find_home
-from hermes.settings.people import People
+from hermes.settings.people import APPROVE, People
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ def prepare(
     known = People(find_home(home))
     for name in people:
         known.add(name)
-    return {name: known.make_key(name)[1] for name in (*people, "owner")}
+    return {name: known.make_key(name, rights=(APPROVE,))[1] for name in (*people, "owner")}
 
 
 @contextmanager

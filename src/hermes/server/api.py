@@ -26,7 +26,7 @@ from hermes.memory.entries import Cause, in_order, newest_to_undo
 from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
-from hermes.server.auth import PERSON, ROUTE
+from hermes.server.auth import MAY_APPROVE, PERSON, ROUTE
 from hermes.session.approvals import PendingWrites
 from hermes.tools.registry import problems
 
@@ -48,6 +48,10 @@ if TYPE_CHECKING:
 
 PREFIX = "/api/v1"
 _OVER_HTTP = "over HTTP"
+_NO_RIGHT = (
+    "this key has no right to approve; whoever runs this server makes one that has it with `hermes users key NAME "
+    "--approve`"
+)
 
 
 class NoSuchTarget(NotFound):
@@ -67,6 +71,7 @@ class Endpoint:
     body: dict[str, Any] | None = None
     example: dict[str, Any] | None = None  # a body
     status: int = 200
+    approves: bool = False  # only for a key with the right `approve`
 
     @property
     def parameters(self) -> list[str]:
@@ -258,15 +263,17 @@ ENDPOINTS = (
     Endpoint(
         method="GET",
         path="/memory-pending",
-        summary="Writes of a model that wait for the person, oldest first, each with the reason.",
+        summary="Writes that wait for the person, oldest first, each with its sources and the passages.",
         act=_pending,
         gives=schemas.PENDING,
     ),
     Endpoint(
         method="POST",
         path="/memory-pending/{pending_id}",
-        summary="Carry out a write that waits, or throw it away.",
+        summary="Carry out a write that waits, with other texts if given, or throw it away. Needs a key with the right "
+        "`approve` (`hermes users key NAME --approve`); other keys get 403.",
         act=_decide,
+        approves=True,
         body=schemas.DECISION,
         example={"decision": "approve"},
         gives=schemas.DECIDED,
@@ -372,6 +379,8 @@ def api_route(
 
     async def answer(request: Request) -> Response:
         request.scope[ROUTE] = path
+        if endpoint.approves and not request.scope[MAY_APPROVE]:
+            return JSONResponse(wire.error_body(_NO_RIGHT, "permission_error", code="approve"), 403)
         body = await request.body() if endpoint.body is not None else b""
         person = request.scope[PERSON]
 

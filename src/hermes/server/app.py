@@ -188,6 +188,7 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
     guarded = AuthMiddleware(
         app,
         who=people.who,
+        may_approve=people.may_approve,
         metrics=metrics,
         per_minute=settings.integer("server.requests_per_minute"),
         body=BodyLimits(size=settings.integer("server.max_body_mb") << 20),

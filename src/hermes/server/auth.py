@@ -138,6 +138,7 @@ class CallLimits:
 
 KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}  # as OpenAI names them
 PERSON = "hermes.person"
+MAY_APPROVE = "hermes.may_approve"  # whether the key has the right to decide about writes that wait
 ROUTE = "hermes.route"
 _MOST_KNOWN = 10_000
 _LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
@@ -191,6 +192,7 @@ class AuthMiddleware:
         app: ASGIApp,
         *,
         who: Callable[[str], str | None],
+        may_approve: Callable[[str], bool] = lambda _key: False,
         metrics: Metrics,
         per_minute: int = 600,
         body: BodyLimits | None = None,
@@ -200,6 +202,7 @@ class AuthMiddleware:
     ) -> None:
         self._app = app
         self._who = who
+        self._may_approve = may_approve
         self._metrics = metrics
         self._body = body or BodyLimits()
         self._hosts = {*_LOCAL, *(host.lower() for host in hosts)}
@@ -233,7 +236,7 @@ class AuthMiddleware:
             return Refusal(403, "origin", "requests of that web page are not allowed (server.origins lists pages)")
         address = (scope.get("client") or ("unknown", 0))[0]
         try:
-            person = self._who(_key(headers))
+            person, may_approve = self._who(_key(headers)), self._may_approve(_key(headers))
         except HermesError:
             return Refusal(503, "people", "keys cannot be checked now; the operator's log says why")
         if person is None:
@@ -246,7 +249,7 @@ class AuthMiddleware:
         size = headers.get(b"content-length", "")
         if size.isdigit() and int(size) > self._body.size:
             return Refusal(413, "body", f"the body is larger than {self._body.size:,} bytes")
-        scope[PERSON] = person
+        scope[PERSON], scope[MAY_APPROVE] = person, may_approve
         return None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -129,17 +129,42 @@ PENDING = _object(
                 {
                     "id": {"type": "string"},
                     "target": {"type": "string"},
-                    "operations": {"type": "array", "items": _object(_OPERATION, ["action"])},
+                    "sink": {"type": "string", "description": "What it would change: memory, user, skills, file, …"},
+                    "summary": {"type": "string"},
+                    "sources": {
+                        "type": "array",
+                        "description": "Where the text may come from, the likeliest first.",
+                        "items": _object({name: {"type": "string"} for name in ("origin", "name", "passage")}),
+                    },
+                    "operations": {
+                        "type": "array",
+                        "description": "Of a change of memory.",
+                        "items": _object(_OPERATION, ["action"]),
+                    },
+                    "call": {"type": "object", "description": "Of another tool: its name and arguments."},
+                    "arguments": {"type": "object", "description": "Of a change of a skill."},
                     "origin": {"type": "string"},
                     "session": {"type": "string"},
                     "created_at": {"type": "number"},
                     "reason": {"type": "string"},
-                }
+                },
+                ["id", "target", "sink", "summary", "sources", "origin", "session", "created_at", "reason"],
             ),
         }
     }
 )
-DECISION = _object({"decision": {"type": "string", "enum": list(DECISIONS), "description": "What to do with it."}})
+DECISION = _object(
+    {
+        "decision": {"type": "string", "enum": list(DECISIONS), "description": "What to do with it."},
+        "texts": {
+            "type": "array",
+            "maxItems": 100,
+            "items": {"type": "string"},
+            "description": "approve: keep these texts instead, one for each that would be kept, in their order.",
+        },
+    },
+    ["decision"],
+)
 DECIDED = _object({"message": {"type": "string"}, "change": _MAYBE, "target": {"type": "string"}})
 SESSION = _object(
     {

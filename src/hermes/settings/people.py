@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FILE = "users.json"
 OWNER = "owner"  # the home itself, for whoever runs it
 LEAVING = ".leaving-"  # what the folder of a person is called while it is being removed
+APPROVE = "approve"  # the right to decide about writes that wait; a key that only chats does not have it
 _PREFIX = "hk-"
 _RANDOM_BYTES = 32
 _LARGEST = 16 << 20
@@ -42,6 +43,7 @@ class Key:
     digest: str
     made: float
     label: str = ""
+    rights: tuple[str, ...] = ()
 
 
 @value
@@ -93,6 +95,14 @@ class People:
         right = any(hmac.compare_digest(each.digest, digest) for each in known.people[name].keys)
         return name if right else None
 
+    def may_approve(self, key: str) -> bool:
+        """Whether the owner gave this key the right to decide about writes that wait."""
+        name, digest = self.who(key), _digest(key)
+        return name is not None and any(
+            hmac.compare_digest(each.digest, digest) and APPROVE in each.rights
+            for each in self._look_again().people[name].keys
+        )
+
     def add(self, name: str, note: str = "") -> Person:
         """Makes the home of a new person."""
         check_name(name, "a person's name")
@@ -111,12 +121,12 @@ class People:
         keep_private(folder)
         return person
 
-    def make_key(self, name: str, label: str = "") -> tuple[Key, str]:
+    def make_key(self, name: str, label: str = "", *, rights: tuple[str, ...] = ()) -> tuple[Key, str]:
         """A new key: what is kept of it, and the key itself, which nobody can show again."""
         import base64
 
         secret = _PREFIX + base64.urlsafe_b64encode(os.urandom(_RANDOM_BYTES)).decode().rstrip("=")
-        key = Key(id=os.urandom(4).hex(), digest=_digest(secret), made=time.time(), label=label)
+        key = Key(id=os.urandom(4).hex(), digest=_digest(secret), made=time.time(), label=label, rights=rights)
 
         def change(people: dict[str, Person]) -> None:
             if name == OWNER and name not in people:
@@ -207,12 +217,22 @@ def _read(folder: Folder) -> dict[str, Person]:
 
 def _from_json(name: str, kept: dict[str, Any]) -> Person:
     keys = tuple(
-        Key(id=str(each["id"]), digest=str(each["digest"]), made=float(each["made"]), label=str(each["label"]))
+        Key(
+            id=str(each["id"]),
+            digest=str(each["digest"]),
+            made=float(each["made"]),
+            label=str(each["label"]),
+            rights=tuple(map(str, each.get("rights", ()))),
+        )
         for each in kept["keys"]
     )
     return Person(name=name, added=float(kept["added"]), keys=keys, note=str(kept["note"]))
 
 
 def _to_json(person: Person) -> dict[str, Any]:
-    keys = [{"id": key.id, "digest": key.digest, "made": key.made, "label": key.label} for key in person.keys]
+    keys = [
+        {"id": key.id, "digest": key.digest, "made": key.made, "label": key.label}
+        | ({"rights": list(key.rights)} if key.rights else {})
+        for key in person.keys
+    ]
     return {"added": person.added, "note": person.note, "keys": keys}

@@ -16,7 +16,7 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.operations.forget import finish_removals, forget, rehearse
 from hermes.settings.home import DATABASE
-from hermes.settings.people import OWNER, People
+from hermes.settings.people import APPROVE, OWNER, People
 
 if TYPE_CHECKING:
     import socket
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hermes.gateway.directory import Directory
     from hermes.operations.forget import Forgotten
     from hermes.settings.config import Settings
+    from hermes.settings.people import Key
 
 
 # The lines of the first two hold addresses, and Telegram's hold the token; the third has one for every request.
@@ -219,17 +220,27 @@ def _list(given: ui.Given, context: ui.Context) -> None:
     everybody = people.all()
     document, lines = [], []
     for person in everybody:
-        home, keys = people.home_of(person.name).path, [ui.pick(key, "id", "made", "label") for key in person.keys]
+        home, keys = (
+            people.home_of(person.name).path,
+            [ui.pick(key, "id", "made", "label", "rights") for key in person.keys],
+        )
         document.append({**ui.pick(person, "name", "added", "note"), "home": home, "keys": keys})
         lines.append(f"{person.name:<20}  since {ui.when(person.added)[:10]}  {counted(len(keys), 'key')}")
-        lines += [f"    key {key.id}  made {ui.when(key.made)[:16]}  {key.label}".rstrip() for key in person.keys]
+        lines += [
+            f"    key {key.id}  made {ui.when(key.made)[:16]}  {key.label}{_may(key)}".rstrip() for key in person.keys
+        ]
     ui.show(given, document, *(lines or ["nobody yet; `hermes users add NAME` makes a home and a key for somebody"]))
+
+
+def _may(key: Key) -> str:
+    return f"  may {', '.join(key.rights)}" if key.rights else ""
 
 
 def _add(given: ui.Given, context: ui.Context) -> None:
     people = People(context.home)
     person = people.add(given.name, given.note)
-    key, secret = people.make_key(given.name) if not given.no_key else (None, None)
+    rights = (APPROVE,) if given.approve else ()
+    key, secret = people.make_key(given.name, rights=rights) if not given.no_key else (None, None)
     home = people.home_of(given.name).path
     document = {"name": person.name, "home": home, "key_id": key.id if key else None, "key": secret}
     ui.show(given, document, f"{person.name} has a home at {home}", *([_KEY.format(secret)] if secret else []))
@@ -242,9 +253,9 @@ def _key(given: ui.Given, context: ui.Context) -> None:
         document = {"name": given.name, "revoked": given.revoke}
         ui.show(given, document, f"key {given.revoke} of {given.name} no longer opens anything")
         return
-    key, secret = people.make_key(given.name, given.label)
-    document = {"name": given.name, "key_id": key.id, "key": secret}
-    ui.show(given, document, f"key {key.id} of {given.name}", _KEY.format(secret))
+    key, secret = people.make_key(given.name, given.label, rights=(APPROVE,) if given.approve else ())
+    document = {"name": given.name, "key_id": key.id, "key": secret, "rights": list(key.rights)}
+    ui.show(given, document, f"key {key.id} of {given.name}{_may(key)}", _KEY.format(secret))
 
 
 def _forget(given: ui.Given, context: ui.Context) -> int:
@@ -289,6 +300,9 @@ def _report_lines(report: Forgotten) -> Iterator[str]:
         yield f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good"
 
 
+_APPROVE = ui.option("--approve", "the key may also decide about writes that wait for the person")
+
+
 COMMANDS = {
     "serve": ui.command(
         _serve,
@@ -315,11 +329,13 @@ COMMANDS = {
         ui.option("name NAME", "small letters, digits, - and _"),
         ui.option("--note TEXT", "a remark for you, such as the person's full name", default=""),
         ui.option("--no-key", "make no key yet"),
+        _APPROVE,
     ),
     "users key": ui.command(
         _key,
         ui.option("name NAME", f"whose; {OWNER} for the home itself"),
         ui.option("--label TEXT", "what the key is for", default=""),
+        _APPROVE,
         ui.option("--revoke ID", "instead of making a key, make this one useless"),
     ),
     "users forget": ui.command(
