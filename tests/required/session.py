@@ -6,6 +6,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "session.prefix": ("every request of a session extends the one before it", "002 The economics of the prefix cache"),
     "session.resume": ("a resumed session sends the same bytes again, then goes on", "004 Prompt assembly"),
     "session.transcript": ("every message, call and result is stored as it happens", "002 Lifecycle"),
+    "session.power-cut": (
+        "the person's message and tool results survive a power cut when they are recorded",
+        "issue 30",
+    ),
     "session.request-time": (
         "what a request adds touches neither stored prompt nor stored message",
         "004 Prompt assembly",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from engines import database_of
+from power import Disk
 
 from hermes.base.errors import StorageError
 from hermes.conversations.database import SessionDB
@@ -35,39 +36,15 @@ with write_queue:
 """
 
 
-class _Disk:
-    """Takes the place of the disk's answer: keeps what lay in the files when it was asked to sync them."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.kept = folder / "after the power cut"
-        self.syncs = 0
-        self.broken = False
-
-    def __call__(self, descriptor: int) -> None:
-        if self.broken:
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        assert os.fstat(descriptor).st_ino == (self._folder / "state.db-wal").stat().st_ino
-        self.syncs += 1
-        shutil.rmtree(self.kept, ignore_errors=True)
-        self.kept.mkdir()
-        for name in ("state.db", "state.db-wal"):
-            shutil.copy(self._folder / name, self.kept / name)
-
-    def texts(self, session: str) -> list[str]:
-        with SessionDB.open(self.kept / "state.db") as db:
-            return [message.text for message in db.messages(session)]
-
-
 @pytest.fixture
-def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> _Disk:
-    made = _Disk(tmp_path)
+def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    made = Disk(tmp_path)
     monkeypatch.setattr(write_log, "_to_disk", made)
     return made
 
 
 @pytest.mark.proves("sessions.durable")
-def test_what_append_acknowledged_was_synced_before(tmp_path: Path, disk: _Disk) -> None:
+def test_what_append_acknowledged_was_synced_before(tmp_path: Path, disk: Disk) -> None:
     with SessionDB.open(tmp_path / "state.db") as db:
         session = db.create_session()
         for number in range(3):
@@ -78,7 +55,7 @@ def test_what_append_acknowledged_was_synced_before(tmp_path: Path, disk: _Disk)
 
 
 @pytest.mark.proves("sessions.durable")
-def test_with_durability_of_a_turn_the_disk_is_asked_at_its_end_only(tmp_path: Path, disk: _Disk) -> None:
+def test_with_durability_of_a_turn_the_disk_is_asked_at_its_end_only(tmp_path: Path, disk: Disk) -> None:
     with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
         session = db.create_session()
         for number in range(3):
@@ -89,7 +66,7 @@ def test_with_durability_of_a_turn_the_disk_is_asked_at_its_end_only(tmp_path: P
 
 
 @pytest.mark.proves("sessions.durable")
-def test_when_the_log_cannot_be_synced_the_database_takes_what_it_holds(tmp_path: Path, disk: _Disk) -> None:
+def test_when_the_log_cannot_be_synced_the_database_takes_what_it_holds(tmp_path: Path, disk: Disk) -> None:
     with SessionDB.open(tmp_path / "state.db") as db:
         session = db.create_session()
         disk.broken = True
@@ -101,7 +78,7 @@ def test_when_the_log_cannot_be_synced_the_database_takes_what_it_holds(tmp_path
 
 @pytest.mark.proves("sessions.durable")
 def test_what_cannot_be_brought_to_the_disk_is_not_acknowledged(
-    tmp_path: Path, disk: _Disk, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with SessionDB.open(tmp_path / "state.db") as db, SessionDB.open(tmp_path / "state.db") as reader:
         session = db.create_session()

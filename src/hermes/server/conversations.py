@@ -246,7 +246,7 @@ class Conversations:
                 agent.close()
                 raise BadRequest("these results belong to no call of the message before them", "messages")
         for message in history:
-            agent.session.record(message)
+            agent.session.record(message, sync=False)
         return Conversation(person, agent, request.system, "" if name else digest(history))
 
     def _open(self, person: str, *, model: str, **more: Any) -> Agent:

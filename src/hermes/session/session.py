@@ -245,6 +245,7 @@ class MemorySession:
             message["announced"] = dict(self._updates.seen)
         self._said = typed if kept == text else ""  # a statement with a gap in it is no statement to keep
         self._save(message, None if kept == text else (text, "\n\n".join([text, *additions])), images)
+        self._sync()
         self._unfinished = True
         return self.request()
 
@@ -260,8 +261,12 @@ class MemorySession:
             observe(self.id, request)
         return request
 
-    def record(self, message: Mapping[str, Any]) -> None:
-        """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result."""
+    def record(self, message: Mapping[str, Any], *, sync: bool = True) -> None:
+        """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result.
+
+        A tool's result survives a power cut when this returns. Without `sync`, as for the messages of a longer history,
+        it does so with the next message that is synced.
+        """
         self._refuse_closed()
         refuse_strange_role(message)
         message = without_bytes(message, strict=True)
@@ -270,6 +275,8 @@ class MemorySession:
         elif message.get("role") in ("system", "developer") and not self._parts.vouches:
             message = {**message, OUTSIDE: "host"}
         self._save(dict(message))
+        if sync and message.get("role") == "tool":
+            self._sync()
 
     def record_result(self, call_id: str, content: str, arguments: Mapping[str, Any] | None = None) -> str:
         """Saves the result of a host's own tool and returns what the model should see of it.
@@ -283,6 +290,7 @@ class MemorySession:
         shown = f"{content}\n\n{hint}" if hint else content
         self.counters.called("")
         self._save({"role": "tool", "tool_call_id": call_id, "content": shown, OUTSIDE: "tool", **noted(hint)})
+        self._sync()
         return shown
 
     def call_tool(
@@ -315,6 +323,7 @@ class MemorySession:
         self.counters.called(name)
         told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": result}
         self._save({**told, OUTSIDE: called.origin or origin, **noted(notes)})
+        self._sync()
         return result
 
     def finish_turn(
@@ -354,7 +363,7 @@ class MemorySession:
         if not interrupted:
             self._count(self.counters.turn_finished)
             self._capture(self._said)
-        self._with_fallback(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
+        self._sync()
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
     def _cost(self, usage: Usage, model: str) -> dict[str, float]:
@@ -642,6 +651,10 @@ class MemorySession:
         self.last_id = self._with_fallback(lambda: self._parts.database.append(self.id, message))
         self.context.append(self.last_id, message, private, images)
         self._unfinished = False
+
+    def _sync(self) -> None:
+        """What was saved so far survives a power cut: asked for whatever cannot be had again without the person."""
+        self._with_fallback(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
 
     def _turn(self) -> TurnContext:
         known = self.turn_context()
