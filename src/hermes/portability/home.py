@@ -19,7 +19,7 @@ import apsw
 from hermes.base.errors import DamagedFile, HermesError, LockTimeout, NotFound, StorageError
 from hermes.base.text import change_texts
 from hermes.memory.file import FILES, PROJECTS
-from hermes.portability.archive import ArchiveReader, ArchiveWriter
+from hermes.portability.archive import ArchiveReader, ArchiveWriter, Contents
 from hermes.portability.consent import disable
 from hermes.portability.conversations_export import packaged_text, reading_copies
 from hermes.portability.exchange import NewHome, is_empty
@@ -38,6 +38,7 @@ from hermes.storage.locks import FileLock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hermes.portability.encryption import Key, Lock
     from hermes.settings.home import Home
 
 
@@ -289,8 +290,18 @@ class Exported:
     left_out: list[str] | None = None
 
 
-def export_home(home: str, out: str, selection: Selection, progress: Callable[[int], None] | None = None) -> Exported:
-    """Writes the archive (a zip when its name says so, else a folder) and checks it before it gets its name."""
+def export_home(
+    home: str,
+    out: str,
+    selection: Selection,
+    progress: Callable[[int], None] | None = None,
+    *,
+    lock: Lock | None = None,
+) -> Exported:
+    """Writes the archive (a zip when its name says so, else a folder) and checks it before it gets its name.
+
+    With a `lock` it is encrypted, and its name ends with .zip.age.
+    """
     if not os.path.isdir(home):
         raise NotFound(f"there is no home at {home}; nothing to export")
     if os.path.abspath(out).startswith(os.path.join(os.path.abspath(home), "")):
@@ -301,7 +312,7 @@ def export_home(home: str, out: str, selection: Selection, progress: Callable[[i
     if not selection.whole:
         about["selection"] = selection.as_json()
     work = _Export(home, selection, Exported(out=os.path.abspath(out)), progress)
-    with ArchiveWriter(out, about) as archive:
+    with ArchiveWriter(out, about, lock) as archive:
         work.write(archive)
     return work.done
 
@@ -314,7 +325,7 @@ class _Export:
         self._images: set[str] = set()  # files that the messages written so far name; they come last in a home
         self.done = done
 
-    def write(self, archive: ArchiveWriter) -> None:
+    def write(self, archive: Contents) -> None:
         archive.add("README.md", [packaged_text("export.md").encode()], kind="about")
         for file in self._files:
             self._add(archive, file)
@@ -323,7 +334,7 @@ class _Export:
             archive.about["left_out"] = left_out
         self.done.files, self.done.left_out = len(archive.entries), left_out
 
-    def _add(self, archive: ArchiveWriter, file: HomeFile) -> None:
+    def _add(self, archive: Contents, file: HomeFile) -> None:
         if file.kind == "database":
             self._add_conversations(archive, file.path)
         elif self._is_image(file.path):
@@ -339,7 +350,7 @@ class _Export:
                 pieces = _masked(pieces)
             archive.add(f"{HOME}/{file.path}", pieces, executable=file.executable)
 
-    def _add_conversations(self, archive: ArchiveWriter, path: str) -> None:
+    def _add_conversations(self, archive: Contents, path: str) -> None:
         folder = path.removesuffix(DATABASE)
         chosen = self._selection
         if chosen.person and not folder.startswith(f"{PEOPLE}/{chosen.person}/"):
@@ -438,12 +449,13 @@ def import_home(
     replace: bool = False,
     enable: bool = False,
     progress: Callable[[int], None] | None = None,
+    key: Key | None = None,
 ) -> Restored:
     """Builds the home beside its place, checks every byte, and puts it there in one step.
 
     What it brings that could act is disabled, unless the person agrees to it (`enable`).
     """
-    with ArchiveReader.open(archive) as reader:
+    with ArchiveReader.open(archive, key) as reader:
         check_format(reader)
         if not is_empty(home):
             if is_same(reader, home):
@@ -467,14 +479,12 @@ def is_same(reader: ArchiveReader, home: str) -> bool:
     reading = any(entry.kind == "reading" for entry in reader.entries.values())
     if chosen:
         return False
-    with tempfile.TemporaryDirectory(prefix="hermes-compare-") as place:
-        out = os.path.join(place, "now")
-        try:
-            export_home(home, out, Selection(secrets=secrets, reading=reading))
-        except StorageError:
-            return False
-        with ArchiveReader.open(out) as now:
-            return now.entries == reader.entries
+    now = Contents({})
+    try:
+        _Export(home, Selection(secrets=secrets, reading=reading), Exported(out=""), None).write(now)
+    except StorageError:
+        return False
+    return {entry.path: entry for entry in now.entries} == reader.entries
 
 
 def unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] | None = None) -> Restored:

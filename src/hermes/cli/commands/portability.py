@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from hermes.cli import ui
 from hermes.portability.archive import ArchiveReader
 from hermes.portability.backups import create_backup, list_backups, prune_backups, restore_backup, verify_backup
 from hermes.portability.consent import enable
+from hermes.portability.encryption import SUFFIX, Key, Lock
 from hermes.portability.hermes_agent import Adopting, Adoption
 from hermes.portability.home import Selection, export_home, import_home, provider_paths
 from hermes.portability.merge import MergeExport
@@ -140,6 +142,7 @@ def _old_home(context: ui.Context) -> str:
 
 
 HERMES_AGENT = "hermes-agent"
+_PASSPHRASE = "HERMES_PASSPHRASE"  # noqa: S105 - the name of a variable
 
 
 def _export(given: ui.Given, context: ui.Context) -> int:
@@ -151,9 +154,10 @@ def _export(given: ui.Given, context: ui.Context) -> int:
         secrets=given.with_secrets,
         reading=not given.no_reading,
     )
-    out = given.out or f"hermes-export-{time.strftime('%Y%m%d-%H%M%S')}.zip"
+    lock = _lock(given)
+    out = given.out or f"hermes-export-{time.strftime('%Y%m%d-%H%M%S')}.zip{SUFFIX if lock else ''}"
     progress = ui.Progress("exporting", None, unit=" records")
-    done = export_home(context.home.path, out, selection, progress.update)
+    done = export_home(context.home.path, out, selection, progress.update, lock=lock)
     progress.close()
     held = f"{counted(done.files, 'file')} with {_conversations(done)}"
     lines = [f"{done.out} holds {held}; its checksums were verified"]
@@ -162,6 +166,31 @@ def _export(given: ui.Given, context: ui.Context) -> int:
     names = ("out", "files", "sessions", "messages", "taken_back", "damaged", "left_out")
     ui.show(given, ui.pick(done, *names), *lines)
     return ui.tell_damaged(done.damaged)
+
+
+def _lock(given: ui.Given) -> Lock | None:
+    """What to encrypt with, if that was asked for."""
+    if given.recipient:
+        return Lock(recipients=given.recipient)
+    return Lock(passphrase=_passphrase(twice=True)) if given.encrypt else None
+
+
+def _key(given: ui.Given) -> Key:
+    return Key(passphrase=_passphrase, identity=given.identity or "")
+
+
+def _passphrase(*, twice: bool = False) -> str:
+    """From the environment, else typed by a person; a new one twice."""
+    if known := os.environ.get(_PASSPHRASE):
+        return known
+    if not sys.stdin.isatty():
+        raise SettingsError(f"there is nobody to ask for the passphrase; put it into {_PASSPHRASE}")
+    typed = ui.ask_secret("passphrase", kept=False)
+    if not typed:
+        raise SettingsError("an empty passphrase protects nothing; nothing was written")
+    if twice and ui.ask_secret("the same again", kept=False) != typed:
+        raise SettingsError("the two passphrases differ; nothing was written")
+    return typed
 
 
 def _conversations(done: Exported | Restored) -> str:
@@ -182,12 +211,17 @@ def _import(given: ui.Given, context: ui.Context) -> int:
             "`hermes sessions import`, their memory with `hermes memory import`"
         )
     if given.merge:
-        with ArchiveReader.open(given.source) as reader:
+        with ArchiveReader.open(given.source, _key(given)) as reader:
             work = MergeExport(context.home, reader, overwrite=given.overwrite, backup=not given.no_backup)
             return carry_out(given, work, work.plan())
     progress = ui.Progress("importing", None, unit=" records")
     done = import_home(
-        given.source, context.home.path, replace=given.replace, enable=given.enable, progress=progress.update
+        given.source,
+        context.home.path,
+        replace=given.replace,
+        enable=given.enable,
+        progress=progress.update,
+        key=_key(given),
     )
     progress.close()
     lines = [f"{context.home.path} now holds {counted(done.files, 'file')} with {_conversations(done)}"]
@@ -207,7 +241,7 @@ def _show_restored(given: ui.Given, context: ui.Context, done: Any, lines: list[
 def _create(given: ui.Given, context: ui.Context) -> None:
     home = context.home
     elsewhere, problem = provider_paths(home)
-    backup = create_backup(home.path, given.out, why=given.why, elsewhere=elsewhere)
+    backup = create_backup(home.path, given.out, why=given.why, elsewhere=elsewhere, lock=_lock(given))
     removed = prune_backups(home.path, given.keep) if given.keep else []
     ui.show(
         given,
@@ -233,7 +267,7 @@ def _list(given: ui.Given, context: ui.Context) -> None:
 
 def _verify(given: ui.Given, context: ui.Context) -> None:
     path = _named(given.file, context)
-    count = verify_backup(path)
+    count = verify_backup(path, _key(given))
     ui.show(
         given,
         {"path": path, "files": count, "sound": True},
@@ -249,7 +283,7 @@ def _restore(given: ui.Given, context: ui.Context) -> None:
             f"put {path} in the place of {home}?",
             "nothing was changed; --yes restores without asking (the home that is there is kept beside it)",
         )
-    done = restore_backup(path, home, enable=given.enable)
+    done = restore_backup(path, home, enable=given.enable, key=_key(given))
     lines = [f"{home} is as it was: {counted(done.files, 'file')}", *done.beside]
     _show_restored(given, context, done, lines, "beside")
 
@@ -275,7 +309,12 @@ def _as_json(backup: Backup) -> dict[str, Any]:
 
 
 _ENABLE = ui.option("--enable", "also enable the policies, commands, plug-ins and providers that it brings")
-_FILE = (ui.option("file FILE", "a backup, by path or name (default: the newest)", nargs="?"),)
+_IDENTITY = ui.option("--identity FILE", "the secret key of an encrypted archive (a passphrase is asked for)")
+_FILE = (ui.option("file FILE", "a backup, by path or name (default: the newest)", nargs="?"), _IDENTITY)
+_ENCRYPT = (
+    ui.option("--encrypt", f"with a passphrase, which is asked for, or {_PASSPHRASE}; the name ends with .zip{SUFFIX}"),
+    ui.option("--recipient KEY", "encrypt for a public key (age1…, ssh-ed25519 …) instead", action="append"),
+)
 
 
 COMMANDS = {
@@ -302,6 +341,7 @@ COMMANDS = {
         ui.option("--until TIME", "only conversations begun before"),
         ui.option("--with-secrets", "put .env in, in plain text"),
         ui.option("--no-reading", "leave out the Markdown copies of conversations"),
+        *_ENCRYPT,
     ),
     "import": ui.command(
         _import,
@@ -314,6 +354,7 @@ COMMANDS = {
         ui.option("--overwrite", f"{HERMES_AGENT}: replace what is there and differs"),
         ui.option("--migrate-secrets", f"{HERMES_AGENT}: bring the keys of .env too"),
         ui.option("--no-backup", f"{HERMES_AGENT}, --merge: make no backup first"),
+        _IDENTITY,
         _ENABLE,
     ),
     "backup create": ui.command(
@@ -321,6 +362,7 @@ COMMANDS = {
         ui.option("--out FILE", "where to write (default: in backups/ of the home)"),
         ui.option("--why TEXT", "a note for the list", default=""),
         ui.option("--keep N", "then remove all but the newest N", type=ui.whole_number(1)),
+        *_ENCRYPT,
     ),
     "backup list": ui.command(_list),
     "backup verify": ui.command(_verify, *_FILE),
