@@ -59,7 +59,7 @@ def nobodys_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[str]:
     """The address of a prepared PostgreSQL database; tests of it are skipped where there is none."""
-    pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
+    psycopg = pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
     from postgres_server import Server, binaries
 
     from hermes.storage.postgres.schema import migrate
@@ -70,6 +70,9 @@ def postgres() -> Iterator[str]:
     server = Server(found)
     try:
         migrate(server.address(), partitions=4)
+        with psycopg.connect(server.address(), autocommit=True) as connection:
+            connection.execute("CREATE DATABASE prepared")
+        migrate(server.address("prepared"), partitions=2)
         yield server.address()
     finally:
         server.close()
@@ -81,6 +84,28 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
     if request.param == "sqlite":
         return {"path": tmp_path / "state.db"}
     return {"path": request.getfixturevalue("postgres"), "owner": request.node.nodeid}
+
+
+@pytest.fixture
+def on_postgres(postgres: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """From here on the homes of this test keep their conversations in a new database; returns its address."""
+    import psycopg
+
+    name = f"test_{os.urandom(6).hex()}"
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE prepared")
+    address = postgres.replace("/postgres?", f"/{name}?")
+    monkeypatch.setenv("HERMES_STORAGE_URL", address)
+    return address
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def both_engines(request: pytest.FixtureRequest) -> str:
+    """Runs a scenario once with conversations in the home and once in PostgreSQL."""
+    engine: str = request.param
+    if engine == "postgresql":
+        request.getfixturevalue("on_postgres")
+    return engine
 
 
 def pytest_report_header() -> str:

@@ -24,6 +24,8 @@ from hermes.compaction.messages import (
 if TYPE_CHECKING:
     from histories import Message
 
+pytestmark = pytest.mark.usefixtures("both_engines")
+
 GOOD = """## Goal
 Repair the modules one after the other.
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hermes.conversations.database import SessionDB
+from hermes.settings.config import conversations_of
+from hermes.settings.home import find_home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def db(home: Path) -> Iterator[SessionDB]:
-    with SessionDB.open(home / "state.db", durability="turn") as opened:
+def db(home: Path, both_engines: str) -> Iterator[SessionDB]:
+    with SessionDB.open(**conversations_of(find_home(home)), durability="turn") as opened:
         yield opened
 
 

@@ -188,6 +188,7 @@ def test_an_export_is_private_whole_or_not_there(db: SessionDB, hermes: Command,
 
 
 @pytest.mark.proves("search.cli-export")
+@pytest.mark.parametrize("both_engines", ["sqlite"], indirect=True)  # it is about the file
 def test_damaged_messages_are_left_out_of_an_export_and_counted(home: Path, db: SessionDB, hermes: Command) -> None:
     db.append_many(db.create_session(), [{"role": "user", "content": text} for text in ("genuine", "tampered")])
     with contextlib.closing(sqlite3.connect(home / "state.db")) as raw, raw:

@@ -326,6 +326,7 @@ def test_messages_are_counted_as_stats_counts_them_and_those_taken_back_apart(
 
 
 @pytest.mark.proves("search.cli-optimize")
+@pytest.mark.parametrize("both_engines", ["sqlite"], indirect=True)  # it is about the file
 def test_optimizing_merges_the_index_in_steps_and_finds_the_same_afterwards(db: SessionDB, hermes: Command) -> None:
     for part in range(3):
         made = db.create_session()

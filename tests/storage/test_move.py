@@ -21,7 +21,7 @@ from hermes.settings.people import People
 pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from conftest import Ran
@@ -30,18 +30,10 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def database(postgres: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A prepared database that only this test uses."""
-    import psycopg
-
-    from hermes.storage.postgres.schema import migrate
-
-    name = f"test_{abs(hash(request.node.nodeid))}"
-    with psycopg.connect(postgres, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-        address = postgres.replace("/postgres?", f"/{name}?")
-        migrate(address, partitions=2)
-        yield address
+def database(on_postgres: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A prepared database that no home uses yet."""
+    monkeypatch.delenv("HERMES_STORAGE_URL")
+    return on_postgres
 
 
 def lived_in(home: Path) -> None:

@@ -192,7 +192,10 @@ class PersonDatabase:
                 f"{self.place}: another process has been writing this person's data for more than {self._wait:g} s; "
                 "try again when it has ended"
             ) from error
-        except (psycopg.DataError, UnicodeEncodeError) as error:
+        except UnicodeEncodeError as error:
+            half = "what was given holds half of a character (a lone surrogate); leave it out"
+            raise WriteRefused(half, kind="bad_argument") from error
+        except psycopg.DataError as error:
             raise WriteRefused(
                 f"what was given cannot be stored ({_first_line(error)})", kind="bad_argument"
             ) from error
