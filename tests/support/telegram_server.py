@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 TOKEN = "123456:loopback-test-token"
 BOT = {"id": 999, "is_bot": True, "first_name": "Hermes", "username": "hermes_bot"}
 LIMIT = 4096
+LARGEST_DATA = 64
 PATIENCE = 30.0
 
 
@@ -32,6 +33,7 @@ class Sent:
     fields: dict[str, Any]
     texts: list[str] = field(default_factory=list)
     formatted: list[str] = field(default_factory=list)  # the same with their tags, as they were sent
+    keyboard: list[list[dict[str, str]]] = field(default_factory=list)  # its buttons now
 
     @property
     def text(self) -> str:
@@ -67,6 +69,17 @@ class BotApi:
             self.updates.append({"update_id": self._update, "message": message})
             self.changed.notify_all()
             return self._update
+
+    def press(self, user: int, sent: Sent, label: str, *, chat: int | None = None) -> None:
+        """A person presses a button of a message."""
+        [data] = [key["callback_data"] for row in sent.keyboard for key in row if key["text"] == label]
+        with self.changed:
+            self._update += 1
+            message = {"message_id": sent.id, "chat": {"id": chat or sent.chat, "type": "private"}, "text": sent.text}
+            sender = {"id": user, "is_bot": False, "first_name": f"Person {user}"}
+            query = {"id": str(self._update), "from": sender, "message": message, "data": data}
+            self.updates.append({"update_id": self._update, "callback_query": query})
+            self.changed.notify_all()
 
     def fail(self, method: str, code: int, description: str = "no", **parameters: Any) -> None:
         with self.changed:
@@ -179,8 +192,15 @@ class BotApi:
         if (found[0].text, found[0].formatted[-1]) == (text, fields["text"]):
             return _error(400, "Bad Request: message is not modified: specified new message content is the same")
         found[0].texts.append(text)
+        found[0].keyboard = fields.get("reply_markup", {}).get("inline_keyboard", [])
+        for key in (key for row in found[0].keyboard for key in row):
+            if len(key["callback_data"].encode()) > LARGEST_DATA:
+                self.problems.append("Bad Request: BUTTON_DATA_INVALID")
         found[0].formatted.append(fields["text"])
         return _ok({"message_id": found[0].id, "text": text})
+
+    def _answerCallbackQuery(self, _fields: dict[str, Any]) -> tuple[int, dict[str, Any]]:  # noqa: N802
+        return _ok(True)
 
     def _sendChatAction(self, _fields: dict[str, Any]) -> tuple[int, dict[str, Any]]:  # noqa: N802
         return _ok(True)

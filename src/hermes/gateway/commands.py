@@ -13,7 +13,7 @@ from hermes.gateway.directory import FORGET, HAND_OVER
 from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore, usage
 from hermes.operations.forget import finish_removals, forget, rehearse
-from hermes.session.approvals import PendingWrites
+from hermes.session.approvals import PendingWrites, described, waiting_in_words
 from hermes.session.external import chosen_providers, leave_for_providers
 from hermes.session.parts import open_past
 from hermes.settings.config import load_settings
@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from hermes.gateway.conversations import Conversations
     from hermes.gateway.directory import Directory
     from hermes.gateway.ledger import Entry, Ledger
+    from hermes.gateway.platforms.base import Buttons
     from hermes.memory.store import Written
 
 STOP = "/stop"
 _PRIVATE = frozenset({"/memory", "/handover", "/continue", "/forget", "/status"})  # not for a whole group to read
 _LOOKED_AT = 20
+_MOST_QUESTIONS = 5  # messages with buttons after one answer
+_LONGEST_SHOWN = 3000  # characters of a pending write in one message
 _LIKE_A_COMMAND = re.compile(r"/[A-Za-z][A-Za-z0-9_-]*")  # a path goes on with another slash
 _FOLDER = re.compile("/(?:bin|boot|dev|etc|home|lib|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)")
 
@@ -108,6 +111,8 @@ class Commands:
         word, _, number = rest.partition(" ")
         if word == "forget":
             return self._forget_one(entry, store, numbered, number.strip())
+        if word == "show":
+            return in_a_block(described(self._pending(entry).get(number.strip())))
         if word in ("approve", "reject"):
             return self._decide(entry, word, number.strip())
         waiting = self._waiting(entry)
@@ -120,7 +125,7 @@ class Commands:
         """Notes that are kept only when the person says so; empty when there are none."""
         staged = self._pending(entry).all()
         lines = [f"{each.id}: {each.summary}, because {each.reason}" for each in staged]
-        told = "/memory approve ID keeps one, /memory reject ID throws it away."
+        told = "/memory approve ID keeps one, /memory reject ID throws it away, /memory show ID shows all of it."
         return "\n\nThis waits for your word:\n" + "\n".join(lines) + f"\n{told}" if lines else ""
 
     def _decide(self, entry: Entry, word: str, wanted: str) -> str:
@@ -135,6 +140,25 @@ class Commands:
             return f"Thrown away: {staged.summary}"
         pending.approve(wanted)
         return f"Noted: {staged.summary}"
+
+    def questions(self, entry: Entry, *, buttons: bool) -> tuple[list[tuple[str, Buttons]], str, list[str]]:
+        """What the person has not been asked about here yet: as messages with buttons, or as a line that says so.
+
+        The ids come with it, to be marked as asked when the answer is stored. A group is not shown what waits:
+        everybody would read it.
+        """
+        place = entry.message.kind
+        waiting = {each.id: each for each in self._pending(entry).all()}
+        new = self._ledger.unasked(entry.person, place, list(waiting))
+        if not buttons or place != "dm":
+            where = "/memory shows what" if place == "dm" else "ask me in a private chat with /memory"
+            return [], f"{waiting_in_words(len(new))}; {where}" if new else "", new
+        asked: list[tuple[str, Buttons]] = []
+        for each in new[:_MOST_QUESTIONS]:
+            text = f"**May I keep this?**\n\n{in_a_block(described(waiting[each], whole=False))}"
+            asked.append((text, buttons_for(each)))
+        left = len(new) - len(asked)
+        return asked, f"{waiting_in_words(left)} besides; /memory shows what" if left else "", new
 
     def _pending(self, entry: Entry) -> PendingWrites:
         home = self._directory.people.home_of(entry.person)
@@ -243,6 +267,20 @@ _COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {
     "/pair": ("", Commands.paired),
     "/reset": ("", Commands.new),
 }
+
+
+def buttons_for(pending: str, *, shown: bool = False) -> Buttons:
+    words = [("Accept", "approve"), ("Reject", "reject"), *([] if shown else [("Show", "show")])]
+    return [(label, f"{word} {pending}") for label, word in words]
+
+
+def in_a_block(text: str) -> str:
+    """As it is, without formatting; a text that is longer than a message can be is cut."""
+    cut = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} … (`hermes memory pending` shows the rest)"
+    fence = "```"
+    while fence in cut:
+        fence += "`"
+    return f"{fence}\n{cut}\n{fence}"
 
 
 def _unknown(name: str, rest: str) -> str | None:

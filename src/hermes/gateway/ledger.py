@@ -19,6 +19,7 @@ from hermes.storage.local.database import Database
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hermes.gateway.platforms.base import Buttons
     from hermes.settings.home import Home
 
 FOLDER = "gateway"
@@ -37,13 +38,15 @@ CREATE INDEX IF NOT EXISTS open_messages ON inbox (state) WHERE state <> 'done';
 CREATE INDEX IF NOT EXISTS old_messages ON inbox (received);
 CREATE TABLE IF NOT EXISTS outbox (
     message INTEGER NOT NULL, piece INTEGER NOT NULL, text TEXT NOT NULL, sent TEXT NOT NULL DEFAULT '',
-    PRIMARY KEY (message, piece));
+    buttons TEXT NOT NULL DEFAULT '[]', PRIMARY KEY (message, piece));
 CREATE TABLE IF NOT EXISTS cursors (platform TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS chats (
     lane TEXT PRIMARY KEY, person TEXT NOT NULL, session TEXT NOT NULL, active REAL NOT NULL);
 CREATE TABLE IF NOT EXISTS links (
     platform TEXT NOT NULL, user TEXT NOT NULL, person TEXT NOT NULL, made REAL NOT NULL,
     PRIMARY KEY (platform, user));
+CREATE TABLE IF NOT EXISTS asked (
+    person TEXT NOT NULL, pending TEXT NOT NULL, place TEXT NOT NULL, PRIMARY KEY (person, pending, place));
 CREATE TABLE IF NOT EXISTS codes (
     digest TEXT PRIMARY KEY, kind TEXT NOT NULL, person TEXT NOT NULL, about TEXT NOT NULL, expires REAL NOT NULL);
 """
@@ -73,6 +76,7 @@ class Piece:
     number: int
     text: str
     sent: str
+    buttons: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,8 @@ class Ledger:
         database.connection.pragma("secure_delete", "ON")
         with database.writing() as connection:
             connection.execute(_TABLES)
+            if "buttons" not in [row[1] for row in connection.execute("PRAGMA table_info(outbox)")]:  # made by 0.1
+                connection.execute("ALTER TABLE outbox ADD COLUMN buttons TEXT NOT NULL DEFAULT '[]'")
         return cls(database)
 
     def close(self) -> None:
@@ -162,16 +168,25 @@ class Ledger:
         with self.database.writing() as connection:
             connection.execute("UPDATE inbox SET draft = ? WHERE id = ?", (sent, number))
 
-    def answered(self, number: int, pieces: Sequence[str], outcome: str, *, session: str = "") -> None:
-        """The answer is known; from here on the model is not asked again."""
+    def answered(
+        self,
+        number: int,
+        pieces: Sequence[str],
+        outcome: str,
+        *,
+        session: str = "",
+        questions: Sequence[tuple[str, Buttons]] = (),
+    ) -> None:
+        """The answer is known; from here on the model is not asked again. `questions` follow it, with buttons."""
         with self.database.writing() as connection:
             kept = connection.execute("SELECT draft, lane FROM inbox WHERE id = ?", (number,)).fetchall()
             if not kept:  # everything of the person was erased while their message was answered
                 return
             [(draft, key)] = kept
-            for place, text in enumerate(pieces):
+            for place, (text, buttons) in enumerate([*((piece, ()) for piece in pieces), *questions]):
                 connection.execute(
-                    "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?)", (number, place, text, "" if place else draft)
+                    "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?, ?)",
+                    (number, place, text, "" if place else draft, json.dumps(buttons)),
                 )
             connection.execute("UPDATE inbox SET state = ?, outcome = ? WHERE id = ?", (ANSWERED, outcome, number))
             if session:  # a compaction may have moved the conversation on
@@ -179,8 +194,18 @@ class Ledger:
 
     def pieces(self, number: int) -> list[Piece]:
         """What is still to be delivered, in order."""
-        rows = self.database.rows("SELECT piece, text, sent FROM outbox WHERE message = ? ORDER BY piece", (number,))
-        return [Piece(number=row[0], text=row[1], sent=row[2]) for row in rows]
+        rows = self.database.rows(
+            "SELECT piece, text, sent, buttons FROM outbox WHERE message = ? ORDER BY piece", (number,)
+        )
+        return [
+            Piece(
+                number=row[0],
+                text=row[1],
+                sent=row[2],
+                buttons=tuple((each[0], each[1]) for each in json.loads(row[3])),
+            )
+            for row in rows
+        ]
 
     def sent(self, number: int, piece: int, sent: str) -> None:
         with self.database.writing() as connection:
@@ -200,6 +225,19 @@ class Ledger:
                 (DONE, outcome, entry.id),
             )
             connection.execute("DELETE FROM inbox WHERE state = 'done' AND received < ?", (now - KEPT_SECONDS,))
+
+    # --- questions ---------------------------------------------------------------------------------------------------
+
+    def unasked(self, person: str, place: str, pending: Sequence[str]) -> list[str]:
+        """Which of these pending writes the person was not yet asked about in such a place."""
+        rows = self.database.rows("SELECT pending FROM asked WHERE person = ? AND place = ?", (person, place))
+        known = {row[0] for row in rows}
+        return [each for each in pending if each not in known]
+
+    def ask(self, person: str, place: str, pending: Sequence[str]) -> None:
+        with self.database.writing() as connection:
+            for each in pending:
+                connection.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", (person, each, place))
 
     # --- chats -------------------------------------------------------------------------------------------------------
 
@@ -230,7 +268,7 @@ class Ledger:
     def forget(self, person: str, *, keep: int = 0) -> None:
         """Erases everything about a person; message `keep` loses its words and its person, and is still answered."""
         with self.database.writing() as connection:
-            for table in ("chats", "links", "codes"):
+            for table in ("chats", "links", "codes", "asked"):
                 connection.execute(f"DELETE FROM {table} WHERE person = ?", (person,))  # noqa: S608 - our own names
             connection.execute(
                 "DELETE FROM outbox WHERE message IN (SELECT id FROM inbox WHERE person = ? AND id <> ?)",

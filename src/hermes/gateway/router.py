@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import logging
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import ContextTooLong, HermesError, ModelError, StorageError
 from hermes.base.events import Notice, Retrying, TextDelta, ToolReturned, TurnFinished
+from hermes.gateway.commands import buttons_for
 from hermes.gateway.ledger import DONE, NEW, RUNNING
 from hermes.gateway.platforms.base import DRAFT, Later, Never
 
@@ -23,8 +25,8 @@ if TYPE_CHECKING:
     from hermes.base.events import TurnEvent
     from hermes.gateway.commands import Commands
     from hermes.gateway.conversations import Conversations
-    from hermes.gateway.ledger import Entry, Ledger
-    from hermes.gateway.platforms.base import Platform
+    from hermes.gateway.ledger import Entry, Ledger, Piece
+    from hermes.gateway.platforms.base import Buttons, Platform
 
 _LOG = logging.getLogger("hermes.gateway")
 _MOST_ATTEMPTS = 20  # a message that has ended the process so often is not tried again
@@ -92,8 +94,20 @@ class Router:
         except Exception:  # noqa: BLE001 - a turn runs tools, providers and plug-ins: other people's code may raise anything
             _LOG.exception("message %s could not be answered", entry.id)
             text, outcome = _BROKEN.format(number=entry.id), "failed"
-        pieces = self._platforms[entry.message.platform].split(text) or [_EMPTY]
-        self._ledger.answered(entry.id, pieces, outcome, session=session)
+        platform, message = self._platforms[entry.message.platform], entry.message
+        questions: list[tuple[str, Buttons]] = []
+        asked: list[str] = []
+        if session:
+            questions, told, asked = self._commands.questions(entry, buttons=platform.buttons)
+            text = f"{text}\n\n({told})" if told else text
+        pieces = platform.split(text) or [_EMPTY]
+        if message.pressed:  # the message with the button becomes the answer
+            self._ledger.drafted(entry.id, message.message)
+            word, _, wanted = message.text.removeprefix("/memory ").partition(" ")
+            if word == "show" and text.startswith("```"):
+                pieces, questions = [], [(text, buttons_for(wanted, shown=True))]
+        self._ledger.answered(entry.id, pieces, outcome, session=session, questions=questions)
+        self._ledger.ask(entry.person, message.kind, asked)
 
     def _reply(self, entry: Entry) -> tuple[str, str, str]:
         """The answer, how it came about, and the session it belongs to."""
@@ -132,10 +146,13 @@ class Router:
 
     def _deliver(self, entry: Entry) -> float | None:
         platform, outcome = self._platforms[entry.message.platform], ""
+        if entry.message.pressed:
+            with suppress(Later, Never):  # only the sign of waiting on the button
+                platform.acknowledge(entry.message)
         try:
             for piece in self._ledger.pieces(entry.id):
                 if platform.edits:
-                    self._fill(platform, entry, piece.number, piece.sent, piece.text)
+                    self._fill(platform, entry, piece)
                 else:
                     platform.send(entry.message, piece.text, delivery=f"{entry.message.update}.{piece.number}")
                 self._ledger.delivered(entry.id, piece.number)
@@ -149,13 +166,16 @@ class Router:
         self._failures.pop(entry.id, None)
         return None
 
-    def _fill(self, platform: Platform, entry: Entry, piece: int, sent: str, text: str) -> None:
+    def _fill(self, platform: Platform, entry: Entry, piece: Piece) -> None:
+        number, text, buttons = piece.number, piece.text, piece.buttons
         try:
-            platform.edit(entry.message, sent or self._send_draft(platform, entry, piece), text)
+            sent = piece.sent or self._send_draft(platform, entry, number)
+            platform.edit(entry.message, sent, text, buttons=buttons)
         except Never as error:
             if not error.gone:
                 raise
-            platform.edit(entry.message, self._send_draft(platform, entry, piece), text)  # somebody deleted the draft
+            sent = self._send_draft(platform, entry, number)  # somebody deleted the draft
+            platform.edit(entry.message, sent, text, buttons=buttons)
 
     def _send_draft(self, platform: Platform, entry: Entry, piece: int) -> str:
         sent = platform.send(entry.message, DRAFT, delivery=f"{entry.message.update}.{piece}")

@@ -466,7 +466,8 @@ class Receiver:
             self._answer_stranger(stranger)
 
     def queue(self, entry: Entry) -> None:
-        (self._quick if is_stop(entry.message.text) else self._workers).add(entry.chat_key or str(entry.id), entry.id)
+        quick = entry.message.pressed or is_stop(entry.message.text)
+        (self._quick if quick else self._workers).add(entry.chat_key or str(entry.id), entry.id)
 
     def resume(self) -> int:
         """Queues what an earlier process has left; returns how much that is."""

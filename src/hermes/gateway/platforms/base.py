@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from hermes.base.errors import HermesError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 _CUTS = ("\n\n", "\n", " ")  # the best place first
 _LAST_CODE_OF_ONE_UNIT = 0xFFFF
@@ -92,6 +93,7 @@ def _within(text: str, limit: int) -> str:
     return text
 
 
+Buttons = Sequence[tuple[str, str]]
 DRAFT = "…"  # what stands in a chat until the answer does
 
 
@@ -110,6 +112,7 @@ class Incoming:
     user_name: str = ""
     chat_name: str = ""
     addressed: bool = True  # meant for us, and not only said where we can hear it
+    pressed: str = ""  # the platform's number of a press on a button; `message` is the one with the button
 
 
 class Later(HermesError):
@@ -136,14 +139,16 @@ class Inbox(Protocol):
 
 
 class Platform(Protocol):
-    """One platform. `edits` says whether a message that was sent can be changed afterwards.
+    """One platform. `edits` says whether a message that was sent can be changed, `buttons` whether it can have some.
 
+    A button is a label, and what comes back as a command when it is pressed.
     `send` returns the platform's name for what was sent; `delivery` is the same for each attempt at one piece of an
     answer, so that a platform that cannot edit can recognise a repetition. Errors are `Later` and `Never`.
     """
 
     name: str
     edits: bool
+    buttons: bool
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
         """Receives until `stop`; a platform that is called from outside prepares that and returns."""
@@ -152,6 +157,7 @@ class Platform(Protocol):
         """Who we are on this platform."""
 
     def send(self, to: Incoming, text: str, *, delivery: str) -> str: ...
-    def edit(self, to: Incoming, sent: str, text: str) -> None: ...
+    def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None: ...
+    def acknowledge(self, pressed: Incoming) -> None: ...
     def typing(self, to: Incoming) -> None: ...
     def split(self, text: str) -> list[str]: ...

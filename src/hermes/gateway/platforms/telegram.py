@@ -21,7 +21,7 @@ from hermes.llm.transport import CANCELLED, shared_client
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hermes.gateway.platforms.base import Inbox
+    from hermes.gateway.platforms.base import Buttons, Inbox
 
 _LOG = logging.getLogger("hermes.gateway")
 API = "https://api.telegram.org"
@@ -31,6 +31,8 @@ _POLL_SECONDS = 25
 _TIMEOUT = 15.0
 _PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before the next attempt, when Telegram does not say
 _BAD, _WRONG_TOKEN, _NO_BOT, _CONFLICT, _TOO_MANY, _SERVER = 400, 401, 404, 409, 429, 500
+_UPDATES = ["message", "callback_query"]
+_BUTTON = re.compile(r"(?:approve|reject|show) [0-9a-f]{1,32}")
 _TAGS = {"strong": "b", "em": "i", "s": "s"}
 _LINKS = ("http://", "https://", "mailto:", "tg://")
 _WIDEST_TABLE = 60  # columns; a wider one is written row by row
@@ -42,6 +44,7 @@ _MARKDOWN.disable(["reference", "image", "lheading"])
 class Telegram:
     name = "telegram"
     edits = True
+    buttons = True
 
     def __init__(self, token: str, *, api: str = API, webhook_url: str = "", groups: str = "mention") -> None:
         self._address = f"{api.rstrip('/')}/bot{token}/"
@@ -81,7 +84,7 @@ class Telegram:
     def _begin(self) -> None:
         self._me = self.call("getMe")  # from now on we know when we are meant
         if self._webhook_url:
-            self.call("setWebhook", url=self._webhook_url, secret_token=self.secret, allowed_updates=["message"])
+            self.call("setWebhook", url=self._webhook_url, secret_token=self.secret, allowed_updates=_UPDATES)
         else:
             self.call("deleteWebhook")
         self._begun = True
@@ -94,7 +97,7 @@ class Telegram:
             seconds=_POLL_SECONDS + _TIMEOUT,
             cancelled=stop,
             timeout=_POLL_SECONDS,
-            allowed_updates=["message"],
+            allowed_updates=_UPDATES,
             **offset,
         )
         if updates:  # asking with the next number acknowledges these, so they are stored first
@@ -116,6 +119,8 @@ class Telegram:
             return None
 
     def _incoming(self, update: Mapping[str, Any]) -> Incoming | None:
+        if "callback_query" in update:
+            return self._pressed(update["update_id"], update["callback_query"])
         message = update.get("message") or {}
         sender, chat = message.get("from") or {}, message.get("chat") or {}
         if "id" not in sender or "id" not in chat or sender.get("is_bot") or chat.get("type") == "channel":
@@ -138,6 +143,26 @@ class Telegram:
             text=self._without_mention(text),
             message=str(int(message["message_id"])),
             addressed=addressed,
+        )
+
+    def _pressed(self, number: int, query: Mapping[str, Any]) -> Incoming | None:
+        """A press on one of our buttons, as the command it stands for; only in the presser's own private chat.
+
+        Telegram gives a private chat the number of its person, so nobody presses for somebody else.
+        """
+        message, sender, data = query.get("message") or {}, query["from"], str(query.get("data") or "")
+        chat = message.get("chat") or {}
+        if chat.get("type") != "private" or chat.get("id") != sender["id"] or not _BUTTON.fullmatch(data):
+            return None
+        return Incoming(
+            platform=self.name,
+            update=str(number),
+            chat=str(int(chat["id"])),
+            user=str(int(sender["id"])),
+            user_name=str(sender.get("first_name") or sender.get("username") or ""),
+            text=f"/memory {data}",
+            message=str(int(message["message_id"])),
+            pressed=str(query["id"]),
         )
 
     def _is_for_us(self, message: Mapping[str, Any], text: str) -> bool:
@@ -174,12 +199,18 @@ class Telegram:
             fields["reply_parameters"] = {"message_id": int(to.message), "allow_sending_without_reply": True}
         return str(self._say("sendMessage", text, **fields)["message_id"])
 
-    def edit(self, to: Incoming, sent: str, text: str) -> None:
+    def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None:
+        keys = [[{"text": label, "callback_data": data} for label, data in buttons]]
+        markup = {"reply_markup": {"inline_keyboard": keys}} if buttons else {}
         try:
-            self._say("editMessageText", text, chat_id=int(to.chat), message_id=int(sent))
+            self._say("editMessageText", text, chat_id=int(to.chat), message_id=int(sent), **markup)
         except Never as error:
             if "not modified" not in str(error):  # it says already what it should say
                 raise
+
+    def acknowledge(self, pressed: Incoming) -> None:
+        """Ends the sign of waiting on a button."""
+        self.call("answerCallbackQuery", callback_query_id=pressed.pressed)
 
     def typing(self, to: Incoming) -> None:
         self.call("sendChatAction", chat_id=int(to.chat), action="typing", **_thread(to))

@@ -22,7 +22,7 @@ from hermes.llm.transport import shared_client
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hermes.gateway.platforms.base import Inbox
+    from hermes.gateway.platforms.base import Buttons, Inbox
 
 LIMIT = 32_000
 _TIMEOUT = 15.0
@@ -35,6 +35,7 @@ _SHORTEST_SECRET = 16
 class Webhook:
     name = "webhook"
     edits = False
+    buttons = False
 
     def __init__(self, secret: str, reply_url: str, *, clock: Callable[[], float] = time.time) -> None:
         self._secret = secret.encode()
@@ -106,8 +107,11 @@ class Webhook:
             raise Later(told, seconds=float(wait) if wait.isdecimal() else 0)
         raise Never(told)
 
-    def edit(self, to: Incoming, sent: str, text: str) -> None:  # noqa: ARG002 - as every platform has it
+    def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None:  # noqa: ARG002 - as others
         raise Never("a webhook cannot change what it has sent")
+
+    def acknowledge(self, pressed: Incoming) -> None:
+        """There are no buttons."""
 
     def typing(self, to: Incoming) -> None:
         """There is nobody to show it to."""
