@@ -281,8 +281,8 @@ class Terminal:
 
     def origin_of(self, arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
         """A command that shows only what lies in a trusted folder is trusted like a file of it."""
-        if "exit_code" not in result:
-            return ""  # it was not run
+        if "exit_code" not in result or not result["output"].strip():
+            return ""  # it was not run, or said nothing
         return self._from(arguments["command"], self._paths.real(arguments.get("workdir", ".")))
 
     def _from(self, command: str, folder: str) -> str:

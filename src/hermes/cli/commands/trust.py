@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 _DIR = ui.option("dir DIR", "the folder (default: this one)", nargs="?", default=".")
+_NOTES = (".hermes.md", "HERMES.md", "AGENTS.md", "agents.md", "CLAUDE.md", "claude.md", ".cursorrules", ".cursor")
 _QUESTION = (
     "{folder} is new here. Do you trust what is in it (its files, AGENTS.md and other notes for agents)?\n"
     "If not, they are shown to the model all the same, and what it saves after reading them waits for your approval. "
@@ -22,12 +23,13 @@ _QUESTION = (
 
 
 def ask_about(home: Home, cwd: str) -> None:
-    """Asks once, at a terminal, whether to trust the repository around this folder, or the folder itself."""
-    folders, folder = TrustedFolders(home), project_root(os.path.realpath(cwd)) or os.path.realpath(cwd)
+    """Asks once, at a terminal, about the repository around this folder, or about a folder with notes for agents."""
+    folders, here = TrustedFolders(home), os.path.realpath(cwd)
+    folder = project_root(here) or here
     if not sys.stdin.isatty() or not sys.stdout.isatty() or folders.decision(folder) is not None:
         return
-    if not project_root(folder) and not os.listdir(folder):
-        return  # there is nothing to trust yet
+    if not project_root(here) and not any(os.path.lexists(os.path.join(here, name)) for name in _NOTES):
+        return  # nothing in it speaks to a model by itself
     if folder in (os.path.realpath(os.path.expanduser("~")), os.path.dirname(folder)):
         return  # nobody means everything they have
     ui.line(_QUESTION.format(folder=folder))
