@@ -352,12 +352,13 @@ _ATBASH = str.maketrans(_ALPHABET, _ALPHABET[::-1])
 _LEET = str.maketrans("0134578@$!+|€", "oieastbasitle")
 _LEET_SIGN = re.compile(r"[a-z][0134578@$!+|€]|[0134578@$+|€][a-z]")
 _LEET_WORD = re.compile(r"(?<![a-z0134578@$!+|€])[0134578@$!+|€]*[a-z][a-z0134578@$!+|€]*")
-_LIST_MARK = re.compile(r"\s*(?:[-*+•>|#]+|\(?[0-9]{1,3}[.):\]]|\(?[a-z][.)])?\s*")
+_LIST_MARK = re.compile(r"(?:\s*(?:[-*+•>|#]{1,6}|\(?[0-9]{1,3}[.):\]]|\(?[a-z][.)])){0,3}\s*")
 _LETTERS = re.compile(r"[a-z]{2,}")
 _GLUED = re.compile(r"[a-z]{12,}")
 _LETTER_GAPS = re.compile(r"\s{2,}|\s?[/|]\s?|\s*\n\s*")
 _BETWEEN_LETTERS = re.compile(r"[^\w\n]|_")
 _FEWEST_LINES = 4
+_LONGEST_LINE = 60
 _FEWEST_WORDS = 3
 _FEWEST_LETTERS = 8
 _SAMPLE = 12  # words of a line from which one can tell whether it makes sense
@@ -382,17 +383,18 @@ def disguises(folded: str) -> Iterator[tuple[str, str]]:
 
 
 def _joined_lines(lines: list[str]) -> str:
-    """Neighbouring lines of one or two words each as one line."""
+    """Neighbouring lines of one or two words each as one line; a line that ends a sentence ends a row of them."""
     parts: list[str] = []
     group: list[str] = []
     for line in [*lines, "x x x x"]:
-        words = line[_LIST_MARK.match(line).end() :].split() if len(line) < 60 else []  # type: ignore[union-attr] # noqa: PLR2004
+        mark = _LIST_MARK.match(line)
+        words = line[mark.end() :].split() if mark and len(line) < _LONGEST_LINE else []
         if 0 < len(words) < _FEWEST_WORDS:
             group += words
-            continue
-        if len(group) >= _FEWEST_LINES:
-            parts.append(" ".join(group))
-        group = []
+        if not 0 < len(words) < _FEWEST_WORDS or line.endswith((".", "!", "?")):
+            if len(group) >= _FEWEST_LINES:
+                parts.append(" ".join(group))
+            group = []
     return "\n".join(parts)
 
 

@@ -12,7 +12,7 @@ import re
 
 from hermes.base.values import value
 from hermes.safety.reveal import decode, disguises, fold
-from hermes.safety.structure import forgeries, hidden_texts, on_the_floor
+from hermes.safety.structure import forgeries, hidden_texts, line_of, on_the_floor
 from hermes.safety.verdict import ASK, CLEAN, LONGEST_EXCERPT, REFUSE, SEVERITY, Finding, conclude, shorten
 from hermes.safety.wording import heaviest, weights
 
@@ -102,12 +102,13 @@ def _judge(folded: str, raw: str, how: str, scope: str) -> Iterator[Finding]:
 
 
 def _judge_words(folded: str, how: str, scope: str) -> Iterator[Finding]:
-    for threat, start, end in on_the_floor(folded):
-        yield Finding(
-            threat=threat, level=ASK, excerpt=shorten(folded[max(0, start - _MARGIN) : end + _MARGIN]), how=how
-        )
-    passage = heaviest(folded)
     known = weights()
+    for threat, start, end in on_the_floor(folded):
+        # Where the documents' patterns and the wording of the line agree, there is little left to ask.
+        agreed = heaviest(line_of(folded, start, end)).score >= known.ask_quiet
+        excerpt = shorten(folded[max(0, start - _MARGIN) : end + _MARGIN])
+        yield Finding(threat=threat, level=REFUSE if agreed else ASK, excerpt=excerpt, how=how)
+    passage = heaviest(folded)
     if passage.score < (known.ask if scope == "memory" else known.ask_quiet):
         return
     part = folded[passage.start : passage.end]

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os.path
 import re
+from itertools import islice
 
 from hermes.base.values import value
 from hermes.safety.reveal import read_lines
-from hermes.safety.verdict import ASK, CLEAN, REFUSE
+from hermes.safety.verdict import ASK, CLEAN, REFUSE, SEVERITY
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -159,6 +160,8 @@ _TALK = re.compile(
     r"\b(?:xml|html|elements?|tags?|templates?|tokenizer|schema|parser|escaped?|regex|fixtures?|syntax|tokens"
     r"|transcripts?|strip(?:ped)?)\b"
 )
+_FAR = 400  # characters
+_MOST_MATCHES = 100  # of one expression: one inside `code` must not hide another
 _OURS = frozenset({"memory", "user profile", "[blocked", "═"})
 _compiled: dict[str, re.Pattern[str]] = {}
 _frames: list[tuple[str, str, str, str]] = []
@@ -171,14 +174,17 @@ def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int
     for literal, level, level_in_code, source in frames():
         if literal not in folded:
             continue
-        found = _expression(source).search(folded)
-        if found is None:
-            continue
-        here = level_in_code if _in_code(folded, found.start()) else level
-        if here == REFUSE and literal not in _OURS and _TALK.search(folded):
-            here = ASK
-        if here != CLEAN:
-            yield here, found.start(), found.end()
+        worst = CLEAN
+        for found in islice(_expression(source).finditer(folded), _MOST_MATCHES):
+            here = level_in_code if _in_code(folded, found.start()) else level
+            if here == REFUSE and literal not in _OURS and _TALK.search(line_of(folded, found.start(), found.end())):
+                here = ASK
+            if SEVERITY[here] > SEVERITY[worst]:
+                worst, start, end = here, found.start(), found.end()
+            if worst == level:
+                break
+        if worst != CLEAN:
+            yield worst, start, end
 
 
 def frames() -> list[tuple[str, str, str, str]]:
@@ -197,6 +203,12 @@ def frames() -> list[tuple[str, str, str, str]]:
     return _frames
 
 
+def line_of(text: str, start: int, end: int) -> str:
+    """The line of a match, as far as it is near: what stands on others must not weaken the verdict."""
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    return text[max(first, start - _FAR) : min(last if last >= 0 else len(text), end + _FAR)]
+
+
 def _in_code(text: str, position: int) -> bool:
     line_start = text.rfind("\n", 0, position) + 1
     return text[line_start:position].count("`") % 2 == 1
@@ -204,6 +216,7 @@ def _in_code(text: str, position: int) -> bool:
 
 # The floor: what the documents refuse is at least asked about.
 
+_MOST_ON_THE_FLOOR = 5  # matches of one pattern
 _SECRET_FILES = r"\.env\b|credentials|\.netrc|\.pgpass|\.npmrc|\.pypirc"  # noqa: S105
 _FLOOR: tuple[tuple[str, str, str], ...] = (
     ("override", "ignore", r"\bignore\s+(?:(?:previous|all|above|prior|any|the|your|my)\s+){1,4}instructions"),
@@ -230,8 +243,9 @@ _FLOOR_COMMANDS: tuple[tuple[str, str, str], ...] = (
 def on_the_floor(folded: str) -> Iterator[tuple[str, int, int]]:
     """(class, start, end) of what matches a pattern of the documents."""
     for threat, literal, source in _FLOOR:
-        if literal in folded and (found := _expression(source).search(folded)):
-            yield threat, found.start(), found.end()
+        if literal in folded:
+            matches = islice(_expression(source).finditer(folded), _MOST_ON_THE_FLOOR)
+            yield from ((threat, match.start(), match.end()) for match in matches)
     for threat, command, target in _FLOOR_COMMANDS:
         for line in re.finditer("[^\n]+", folded) if _expression(target).search(folded) else ():
             first = _expression(command).search(folded, line.start(), line.end())
