@@ -360,3 +360,25 @@ def add_many(home: str, name: str) -> None:
     store = MemoryStore.open(home)
     for number in range(25):
         store.add("memory", f"{name} {number}")
+
+
+@pytest.mark.proves("curated.rot")
+def test_a_flipped_bit_is_told_from_an_edit(tmp_path: Path) -> None:
+    store = MemoryStore.open(tmp_path)
+    store.add("memory", "The harbour closes at nine.")
+    path = tmp_path / "memories/MEMORY.md"
+    written = path.stat()
+    data = bytearray(path.read_bytes())
+    data[5] ^= 1
+    with open(path, "r+b") as file:
+        file.write(data)
+    edited = store.read("memory")
+    assert (edited.drift, edited.foreign) == ("", True)  # somebody wrote there: the time says so
+    os.utime(path, ns=(written.st_atime_ns, written.st_mtime_ns))
+    assert "although nobody has written to it since" in store.read("memory").drift
+    with pytest.raises(WriteRefused, match="as on a failing disk"):
+        store.add("memory", "One more.")
+    assert path.read_bytes() == data
+    store.adopt("memory")
+    store.add("memory", "One more.")
+    assert len(store.entries("memory")) == 2

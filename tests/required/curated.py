@@ -46,6 +46,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "a file changed in another form is backed up once and the write refused with instructions",
         "003 Drift Detection",
     ),
+    "curated.rot": ("a flipped bit in a memory file is told from an edit and reported", "issue 30"),
     "curated.adopt": ("a person can accept a drifted file; its bytes stay in a backup", "product"),
     "curated.delimiter": ("an entry that contains the delimiter is refused", "product"),
     "curated.not-text": ("NUL characters and lone surrogates are refused by name and position", "product"),

@@ -297,7 +297,7 @@ class MemoryFile:
             drift = decoded.damage or self._oversized(entries)
         else:
             entries = text.parse(decoded.text)
-            drift = decoded.damage or self._oversized(entries) or _not_round(decoded.text, entries)
+            drift = decoded.damage or _rot(seen, last) or self._oversized(entries) or _not_round(decoded.text, entries)
         foreign = bool(seen.data or (last is not None and last.after.size))
         return Reading(entries=entries, fingerprint=now, drift=drift, note=decoded.note, last=last, foreign=foreign)
 
@@ -447,6 +447,17 @@ def _withdraw(journal: Journal, ids: list[str]) -> None:
 def _preimage(data: bytes, reading: Reading) -> str | None:
     """The file's text, when its entries alone would not give the same bytes back."""
     return None if data == text.render(reading.entries).encode() else data.decode("utf-8", "surrogateescape")
+
+
+def _rot(seen: Seen, last: Change | None) -> str:
+    """Whoever edits a file, or puts another in its place, leaves a newer time or another inode; a failing disk none."""
+    same = last is not None and (seen.fingerprint.inode, len(seen.data)) == (last.after.inode, last.after.size)
+    if last is None or not same or seen.file is None or seen.file.status.st_mtime > last.at:
+        return ""
+    return (
+        "its bytes are not those that Hermes wrote, although nobody has written to it since, as on a failing disk; "
+        "`hermes memory log` shows what it held"
+    )
 
 
 def _not_round(content: str, entries: tuple[str, ...]) -> str:
