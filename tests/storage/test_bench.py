@@ -39,6 +39,27 @@ def test_a_locomo_file_is_scored_by_turn_and_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("bench.recall")
+def test_a_beam_file_is_scored_by_ability_with_what_a_model_is_shown(tmp_path: Path) -> None:
+    texts = ("I planted tomatoes.", "Water them daily.", "The tomatoes are ripe.", "Time to harvest.")
+    messages = [{"id": n, "role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
+    messages[0]["time"] = "2024-03-01T09:00:00"
+    messages[2]["time"] = "2024-07-01T09:00:00"
+    asked = {"ability": "event_ordering", "question": "In what order did I mention tomatoes?", "gold": [0, 2]}
+    other = {
+        "chat": "b",
+        "messages": messages[:2],
+        "questions": [{**asked, "question": "Which kernel panicked?", "gold": [0]}],
+    }
+    (tmp_path / "b.json").write_text(json.dumps([{"chat": "a", "messages": messages, "questions": [asked]}, other]))
+    figures = recall.run(tmp_path / "b.json", limit=1)
+    assert figures["beam event_ordering"]["turn"]["recall@20"] >= 50.0
+    assert figures["beam"]["session_search"]["tokens"] < 2_000
+    assert figures["beam"]["called_weak"]["from_elsewhere"] == 50.0
+    pooled = recall.run(tmp_path / "b.json", pooled=60)
+    assert pooled["beam, 6 messages"]["questions"] == 2
+
+
+@pytest.mark.proves("bench.recall")
 def test_a_longmemeval_file_and_a_passage_file_are_scored(tmp_path: Path) -> None:
     entry = {
         "question": "Which city did I move to?",

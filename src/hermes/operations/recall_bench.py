@@ -21,8 +21,11 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base import words as english
 from hermes.base.errors import NotFound, SettingsError
+from hermes.base.tokens import estimate
 from hermes.conversations.database import Pages, SessionDB
+from hermes.conversations.retrieval import Criteria
 from hermes.conversations.search.semantic import INSTALL, PACKAGE, static_vectors
+from hermes.conversations.session_search import SessionSearch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,6 +35,12 @@ if TYPE_CHECKING:
 
 LIMIT = 50
 DEPTHS = (1, 5, 10)
+_RECALLED = 20
+_CONVERSATIONS = 10
+_FROM_ELSEWHERE = 20
+_FILLED_AT_ONCE = 10
+_SHOWN = re.compile(r"^(?:> )?#(\d+) ", re.MULTILINE)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +54,7 @@ class Question:
     text: str
     sessions: frozenset[str]
     turns: frozenset[str]
+    kind: str = ""  # what the set says the question tests
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +73,12 @@ class Tally:
     sessions: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
     turns: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
     with_turns: int = 0
+    recalled: float = 0.0  # the share of the wanted turns among the first twenty, summed up
+    shown: int = 0  # questions whose evidence `session_search` shows
+    tokens: int = 0  # of its answers
+    weak: int = 0
+    others: int = 0  # questions about another haystack, which has no answer here
+    others_weak: int = 0
 
     def count(
         self,
@@ -80,36 +96,100 @@ class Tally:
         for depth in DEPTHS:
             self.sessions[depth] += not sessions.isdisjoint(found[:depth])
             self.turns[depth] += not turns.isdisjoint(said[:depth])
+        self.recalled += len(turns & {key(hit.message_id) for hit in hits[:_RECALLED]}) / max(1, len(turns))
 
     def figures(self) -> dict[str, Any]:
         return {
             "questions": self.questions,
             "empty": self.empty,
             "session": {f"hit@{depth}": _percent(self.sessions[depth], self.questions) for depth in DEPTHS},
-            "turn": {f"hit@{depth}": _percent(self.turns[depth], self.with_turns) for depth in DEPTHS},
+            "turn": {
+                **{f"hit@{depth}": _percent(self.turns[depth], self.with_turns) for depth in DEPTHS},
+                f"recall@{_RECALLED}": _percent(self.recalled, self.with_turns),
+            },
+            **self._answers(),
+        }
+
+    def _answers(self) -> dict[str, Any]:
+        """What a model gets from `session_search`; empty when that was not asked."""
+        if not self.tokens:
+            return {}
+        weak = {"answerable": _percent(self.weak, self.questions)}
+        return {
+            "session_search": {
+                "evidence_shown": _percent(self.shown, self.with_turns),
+                "tokens": round(self.tokens / self.questions),
+            },
+            "called_weak": weak | ({"from_elsewhere": _percent(self.others_weak, self.others)} if self.others else {}),
         }
 
 
-def run(path: str | os.PathLike[str], *, limit: int | None = None, semantic: bool = False) -> dict[str, Any]:
+def run(
+    path: str | os.PathLike[str], *, limit: int | None = None, semantic: bool = False, pooled: int | None = None
+) -> dict[str, Any]:
     """Figures per set of one benchmark file; `limit` takes only the first questions of each haystack.
 
-    `semantic` searches by meaning too, with the vectors of the extra.
+    `semantic` searches by meaning too, with the vectors of the extra. `pooled` puts all haystacks into one store and
+    fills it up to that many messages.
     """
     if semantic and static_vectors() is None:
         raise SettingsError(f"--semantic needs the package {PACKAGE}; {INSTALL}")
+    found = list(haystacks(path))
+    if pooled is not None:
+        found = [_one_store(found, pooled)]
     tallies: dict[str, Tally] = defaultdict(Tally)
-    for haystack in haystacks(path):
+    for number, haystack in enumerate(found):
+        elsewhere = [question for other in found[number + 1 :] + found[:number] for question in other.questions[:1]]
         with (
             tempfile.TemporaryDirectory(prefix="hermes-recall-") as folder,
             SessionDB.open(
                 os.path.join(folder, "state.db"), durability="turn", semantic=static_vectors if semantic else None
             ) as db,
         ):
-            turns = fill(db, haystack)
-            for question in haystack.questions[:limit]:
-                hits = db.search(question.text, limit=LIMIT)
-                tallies[haystack.group].count(hits, question.sessions, question.turns, turns.__getitem__)
+            _ask(db, haystack, limit, tallies, elsewhere[:_FROM_ELSEWHERE])
     return {group: tally.figures() for group, tally in tallies.items()}
+
+
+def _ask(
+    db: SessionDB, haystack: Haystack, limit: int | None, tallies: dict[str, Tally], elsewhere: list[Question]
+) -> None:
+    turns = fill(db, haystack)
+    search = SessionSearch(db)
+    for question in haystack.questions[:limit]:
+        hits = db.search(question.text, limit=LIMIT)
+        answer = search.discover(question.text, Criteria(limit=_CONVERSATIONS))
+        shown = {turns[int(at)] for result in answer["results"] for at in _SHOWN.findall(result["messages"])}
+        for group in dict.fromkeys((haystack.group, f"{haystack.group} {question.kind}".strip())):
+            tally = tallies[group]
+            tally.count(hits, question.sessions, question.turns, turns.__getitem__)
+            tally.shown += not question.turns.isdisjoint(shown)
+            tally.tokens += estimate(json.dumps(answer, ensure_ascii=False))
+            tally.weak += not hits or hits.weak
+    for question in elsewhere:
+        hits = db.search(question.text)
+        tallies[haystack.group].others += 1
+        tallies[haystack.group].others_weak += not hits or hits.weak
+
+
+def _one_store(found: list[Haystack], least: int) -> Haystack:
+    """All haystacks in one, and more sessions made of sentences that no question wants, up to so many messages."""
+    sessions = {name: session for haystack in found for name, session in haystack.sessions.items()}
+    questions = [question for haystack in found for question in haystack.questions]
+    wanted = {name for question in questions for name in question.sessions}
+    chance = random.Random(0)  # noqa: S311 - reproducible, not secret
+    texts = [t.message["content"] for name, (_, turns) in sessions.items() if name not in wanted for t in turns]
+    sentences = [sentence for text in texts for sentence in _SENTENCE.split(text)]
+    moments = [moment for moment, _ in sessions.values()]
+    missing = least - sum(len(turns) for _, turns in sessions.values())
+    for number in range(0, missing if sentences else 0, _FILLED_AT_ONCE):
+        turns = []
+        for at in range(_FILLED_AT_ONCE):
+            length = len(_SENTENCE.split(chance.choice(texts)))
+            message = {"role": _ROLES[at % 2], "content": " ".join(chance.choices(sentences, k=length))}
+            turns.append(Turn(key=f"filler {number}:{at}", message=message))
+        sessions[f"filler {number}"] = (chance.choice(moments), turns)
+    count = sum(len(turns) for _, turns in sessions.values())
+    return Haystack(group=f"{found[0].group}, {count:,} messages", sessions=sessions, questions=questions)
 
 
 def haystacks(path: str | os.PathLike[str]) -> Iterator[Haystack]:
@@ -122,7 +202,9 @@ def haystacks(path: str | os.PathLike[str]) -> Iterator[Haystack]:
         return (_conversation(entry) for entry in data)
     if entries and "haystack_sessions" in data[0]:
         return (_long_memory(entry) for entry in data)
-    raise SettingsError(f"{path} has none of the known formats (LoCoMo, LongMemEval, CJK passages)")
+    if entries and {"messages", "questions"} <= data[0].keys():
+        return (_chat(entry) for entry in data)
+    raise SettingsError(f"{path} has none of the known formats (LoCoMo, LongMemEval, BEAM, CJK passages)")
 
 
 def fill(db: SessionDB, haystack: Haystack) -> dict[int, str]:
@@ -135,7 +217,7 @@ def fill(db: SessionDB, haystack: Haystack) -> dict[int, str]:
     return turns
 
 
-def _percent(part: int, whole: int) -> float:
+def _percent(part: float, whole: int) -> float:
     return round(100 * part / whole, 1) if whole else 0.0
 
 
@@ -188,8 +270,38 @@ def _long_memory(entry: dict[str, Any]) -> Haystack:
             if turn.get("has_answer"):
                 gold.add(key)
         sessions[name] = (_moment(date, "%Y/%m/%d (%a) %H:%M"), turns)
-    asked = Question(text=entry["question"], sessions=frozenset(entry["answer_session_ids"]), turns=frozenset(gold))
+    asked = Question(
+        text=entry["question"],
+        sessions=frozenset(entry["answer_session_ids"]),
+        turns=frozenset(gold),
+        kind=entry.get("question_type", ""),
+    )
     return Haystack(group="longmemeval", sessions=sessions, questions=[asked])
+
+
+def _chat(entry: dict[str, Any]) -> Haystack:
+    """One long chat of BEAM: a message with a time begins a session, and questions want messages by their ids."""
+    chat = entry.get("chat", "")
+    sessions: dict[str, tuple[float | None, list[Turn]]] = {}
+    where: dict[str, str] = {}
+    for message in entry["messages"]:
+        if "time" in message or not sessions:
+            moment = datetime.fromisoformat(message["time"]) if "time" in message else None
+            name = f"{chat} session {len(sessions) + 1}"
+            sessions[name] = (moment.timestamp() if moment else None, [])
+        key = f"{chat}:{message['id']}"
+        where[key] = name
+        sessions[name][1].append(Turn(key=key, message={"role": message["role"], "content": message["content"]}))
+    questions = [
+        Question(
+            text=asked["question"],
+            sessions=frozenset(where[f"{chat}:{gold}"] for gold in asked["gold"]),
+            turns=frozenset(f"{chat}:{gold}" for gold in asked["gold"]),
+            kind=asked["ability"],
+        )
+        for asked in entry["questions"]
+    ]
+    return Haystack(group="beam", sessions=sessions, questions=questions)
 
 
 def _passages(data: dict[str, Any]) -> Iterator[Haystack]:

@@ -227,7 +227,7 @@ def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
     if given.path is not None:
         from hermes.operations.recall_bench import run
 
-        return dict(run(given.path, limit=given.limit, semantic=given.semantic))
+        return dict(run(given.path, limit=given.limit, semantic=given.semantic, pooled=given.pooled))
     from hermes.operations.recall_bench import run_own
     from hermes.session.parts import open_past
 
@@ -298,11 +298,12 @@ COMMANDS = {
         _recall,
         ui.option(
             "path FILE",
-            "a LoCoMo, LongMemEval or CJK question file (JSON, may be .gz); without one your own conversations",
+            "a LoCoMo, LongMemEval, BEAM or CJK question file (JSON, may be .gz); without one your own conversations",
             nargs="?",
         ),
         ui.option("--limit LIMIT", "only so many questions of each conversation, or in all", type=int),
         ui.option("--semantic", "search by meaning too (needs the extra)"),
+        ui.option("--pooled MESSAGES", "all of FILE in one store, filled up to so many messages", type=int),
         ui.option("--chart FILE.svg", "also draw the figures (in a checkout)"),
     ),
     **{f"bench {name}": _from_checkout(name) for name in _NAMES},

@@ -39,15 +39,20 @@ _WALKED_WHILE_ONE_IS_READ = 400
 class Gathering:
     """Which messages hold which words of a query: a bit per word, and one for words that only tools said."""
 
-    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int) -> None:
+    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int, *, newest: int | None = None) -> None:
+        """`newest` is for keywords: so many of the newest messages with all words, and with each of them."""
         self._postings = postings
         self._messages = messages
         self.units = list(units)
         self.frequency = [0] * len(units)
         self.held: dict[int, int] = {}
         self._scores: dict[int, float] = {}
+        self._values: list[float] = []
         for table in TABLES:
-            self._add(table, range(len(units)))
+            if newest is None:
+                self._add(table, range(len(units)))
+            else:
+                self._add_newest(table, newest)
 
     def replace(self, number: int, unit: Unit) -> None:
         """Looks for another word in the place of one that nobody wrote."""
@@ -87,6 +92,7 @@ class Gathering:
         often = dict(zip(numbers, counts, strict=True))
         for number, count in often.items():
             self.frequency[number] += count
+        self._values = []
         words = sorted((number for number in often if often[number]), key=self._value, reverse=True)
         held, mark = self.held, 0 if table == TABLES[0] else 1 << len(self.units)
         left, known, among = sum(map(self._value, words)), 0.0, ""
@@ -99,6 +105,21 @@ class Gathering:
             left -= self._value(number)
             known += self._value(number)
 
+    def _add_newest(self, table: str, most: int) -> None:
+        """Keywords rank by how recent they are, so nothing is counted and no long list is walked to its end."""
+        bits = {1 << number: unit.match for number, unit in enumerate(self.units)}
+        asked = [((1 << len(self.units)) - 1, " AND ".join(bits.values())), *bits.items()]
+        mark = 0 if table == TABLES[0] else 1 << len(self.units)
+        for held, match in asked if len(bits) > 1 else bits.items():
+            found = self._postings.matching(table, match, most)
+            for message_id in found:
+                self.held[message_id] = self.held.get(message_id, mark) | held
+            if held in bits:
+                often = len(found) if len(found) < most else max(most, self._messages // 100)
+                self.frequency[held.bit_length() - 1] += often
+        self._scores.clear()
+        self._values = []
+
     def _reach(self, least: float) -> bool:
         """Whether enough messages have at least this score."""
         counts = Counter(self.held.values()).items()
@@ -107,7 +128,9 @@ class Gathering:
     def _score(self, held: int) -> float:
         score = self._scores.get(held)
         if score is None:
-            score = sum(self._value(number) for number in range(len(self.units)) if held >> number & 1)
+            values = self._values or [self._value(number) for number in range(len(self.units))]
+            self._values = values
+            score = sum([value for number, value in enumerate(values) if held >> number & 1])
             score = self._scores[held] = score * (_TOLD_BY_TOOLS if held >> len(self.units) else 1.0)
         return score
 

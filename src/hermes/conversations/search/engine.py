@@ -33,7 +33,7 @@ from hermes.conversations.search.ranking import (
     spread,
     without_speakers,
 )
-from hermes.conversations.search.results import Filters, Hit, SearchResults, snippet
+from hermes.conversations.search.results import Filters, Hit, SearchResults, Snippets
 from hermes.conversations.search.semantic import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.ports import SAID, TITLES
 from hermes.storage.records import called, checksum, only_looks_back, readable, unpacked
@@ -55,6 +55,7 @@ _MOST_ALLOWED = 20_000  # candidates whose sessions are looked at for a filter
 _LOOKED_AT_BY_TIME = 64
 _SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
 _LITERAL_ROWS = 2000
+_KEYWORD = 500
 _MOST_RULES = 24
 
 
@@ -147,7 +148,8 @@ class SearchEngine:
         if query.explicit is not None or chosen.sort != "relevance":
             found, note = self._in_order(query, chosen, limit)
             return dataclasses.replace(query, note=note or query.note), dict.fromkeys(found, 1.0), None
-        gathered = Gathering(self._postings, query.units, messages)
+        newest = None if query.question else _MOST_ALLOWED if chosen.narrow else max(_KEYWORD, 4 * limit)
+        gathered = Gathering(self._postings, query.units, messages, newest=newest)
         titled = list(self._by_title(query.units))
         for number, unit in enumerate(query.units):
             if gathered.frequency[number] or unit.prefix:
@@ -305,18 +307,19 @@ class SearchEngine:
     ) -> SearchResults:
         results = SearchResults()
         results.note = query.note
+        snippets = Snippets(query, self._words)
         for candidate in ranked:
             row = rows[candidate.id]
             if checksum(row[:-1], candidate.session) != row[-1]:
                 self._store.mark_damaged(f"the checksum of message {row[0]} does not match its text")
                 results.note = "some messages are damaged and were left out; run `hermes sessions repair`"
                 continue
-            results.append(self._hit(candidate, row, sessions[candidate.session], query, chosen))
+            results.append(self._hit(candidate, row, sessions[candidate.session], snippets, chosen))
             if len(results) == limit:
                 break
         return results
 
-    def _hit(self, candidate: Candidate, row: Row, session: Session, query: Query, chosen: Filters) -> Hit:
+    def _hit(self, candidate: Candidate, row: Row, session: Session, snippets: Snippets, chosen: Filters) -> Hit:
         text = _text(row) or called(row[6])
         if chosen.mask is not None:  # the whole, because a snippet may begin inside a key, or mark a part of it
             text = chosen.mask(text)
@@ -324,7 +327,7 @@ class SearchEngine:
             session_id=session.id,
             message_id=candidate.id,
             role=row[1],
-            snippet=snippet(text, query, self._words),
+            snippet=snippets.of(text),
             score=candidate.score,
             timestamp=row[3],
             title=session.title,

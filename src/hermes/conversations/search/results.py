@@ -101,45 +101,47 @@ BEFORE, WIDTH = 48, 240
 _READ = 20_000
 
 
-def snippet(text: str, query: Query, words: Words) -> str:
-    """About `WIDTH` characters around the place where most of the query's words stand together."""
-    text = text[:_READ]
-    found = sorted(set(_places(text, query, words)))
-    start = max(0, _best_start(found) - BEFORE)
-    end = start + WIDTH
-    if start > 0:
-        start = text.find(" ", start, start + 20) + 1 or start
-    if end < len(text):
-        end = max(text.rfind(" ", start + 1, end + 1), end - 20)
-    shown = _marked(text, start, end, [(first, last) for first, last, _ in found])
-    return f"{'…' if start else ''}{shown.strip()}{'…' if end < len(text) else ''}"
+class Snippets:
+    """Cuts out of a message the place where most of a query's words stand together."""
 
+    def __init__(self, query: Query, words: Words) -> None:
+        self._words = words
+        units = list(enumerate(query.units))
+        self._stems = {stem: number for number, unit in units if not unit.prefix for stem in unit.stems}
+        self._beginnings = [(number, unit.stem) for number, unit in units if unit.prefix]
+        self._unspaced = {unit.written: number for number, unit in units if not unit.written.isascii()}
 
-def _places(text: str, query: Query, words: Words) -> Iterator[tuple[int, int, int]]:
-    """(start, end, which word) in characters; pairs of unspaced script are looked for as they are written."""
-    stems = {stem: number for number, unit in enumerate(query.units) if not unit.prefix for stem in unit.stems}
-    beginnings = [(number, unit.stem) for number, unit in enumerate(query.units) if unit.prefix]
-    data = text.encode("utf-8", "replace")
-    plain = text.isascii()
-    places = words.places(text)
-    found = [(first, last, stems[token]) for first, last, token in places if token in stems]
-    for number, beginning in beginnings:
-        found += [(first, last, number) for first, last, token in places if token.startswith(beginning)]
-    if plain:
-        yield from found
-    else:
+    def of(self, text: str) -> str:
+        """About `WIDTH` characters, with the words marked."""
+        text = text[:_READ]
+        found = sorted(set(self._places(text)))
+        start = max(0, _best_start(found) - BEFORE)
+        end = start + WIDTH
+        if start > 0:
+            start = text.find(" ", start, start + 20) + 1 or start
+        if end < len(text):
+            end = max(text.rfind(" ", start + 1, end + 1), end - 20)
+        shown = _marked(text, start, end, [(first, last) for first, last, _ in found if start <= first < end])
+        return f"{'…' if start else ''}{shown.strip()}{'…' if end < len(text) else ''}"
+
+    def _places(self, text: str) -> Iterator[tuple[int, int, int]]:
+        """(start, end, which word) in characters; pairs of unspaced script are looked for as they are written."""
+        stems = self._stems
+        places = self._words.places(text)
+        found = [(first, last, stems[token]) for first, last, token in places if token in stems]
+        for number, beginning in self._beginnings:
+            found += [(first, last, number) for first, last, token in places if token.startswith(beginning)]
+        if text.isascii():
+            yield from found
+            return
+        data = text.encode("utf-8", "replace")
         yield from (_in_characters(data, *place) for place in found)
-        yield from _unspaced_places(text, query)
-
-
-def _unspaced_places(text: str, query: Query) -> Iterator[tuple[int, int, int]]:
-    wanted = [(unit.written, number) for number, unit in enumerate(query.units) if not unit.written.isascii()]
-    for start, run in unspaced_runs(text):
-        for written, number in wanted:
-            at = run.find(written)
-            while at >= 0:
-                yield start + at, start + at + len(written), number
-                at = run.find(written, at + 1)
+        unspaced = self._unspaced
+        for start, run in unspaced_runs(text) if unspaced else ():
+            for at, sign in enumerate(run):
+                for written in (run[at : at + 2], sign):
+                    if written in unspaced:
+                        yield start + at, start + at + len(written), unspaced[written]
 
 
 def _in_characters(data: bytes, first: int, last: int, number: int) -> tuple[int, int, int]:
@@ -148,11 +150,18 @@ def _in_characters(data: bytes, first: int, last: int, number: int) -> tuple[int
 
 
 def _best_start(found: list[tuple[int, int, int]]) -> int:
-    best, most = 0, -1
-    for at, (start, _, _) in enumerate(found):
-        kinds = {number for first, _, number in found[at : at + 40] if first < start + WIDTH - BEFORE}
-        if len(kinds) > most:
-            best, most = start, len(kinds)
+    """Where the stretch begins that holds most of the words; its end moves along with its beginning."""
+    inside: dict[int, int] = {}
+    best = most = end = 0
+    for start, _, leaving in found:
+        while end < len(found) and found[end][0] < start + WIDTH - BEFORE:
+            inside[found[end][2]] = inside.get(found[end][2], 0) + 1
+            end += 1
+        if len(inside) > most:
+            best, most = start, len(inside)
+        inside[leaving] -= 1
+        if not inside[leaving]:
+            del inside[leaving]
     return best
 
 
