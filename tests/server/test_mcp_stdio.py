@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
+from mcp_types import ElicitResult
 
 from hermes.base.tokens import estimate
+from hermes.memory.approval import Approvals
 from hermes.memory.store import MemoryStore
 from hermes.server.mcp import call, schema_json, tool_definitions
 from hermes.server.workspace import Workspace
@@ -27,13 +29,15 @@ if TYPE_CHECKING:
 SKILL = "---\nname: deploy\ndescription: How to deploy the service.\n---\n\n# Steps\n1. Run make deploy.\n"
 
 
-def talk(home: Path, script: Callable[[Client[Any]], Awaitable[None]], *options: str, mode: str = "auto") -> None:
+def talk(
+    home: Path, script: Callable[[Client[Any]], Awaitable[None]], *options: str, mode: str = "auto", **more: Any
+) -> None:
     """Runs a script against a fresh `hermes mcp` process."""
 
     async def run() -> None:
         words = ["-m", "hermes", "--home", str(home), "mcp", *options]
         transport = StdioTransport(sys.executable, words, env=dict(os.environ), cwd=str(home.parent))
-        async with Client(transport, mode=mode) as client:
+        async with Client(transport, mode=mode, **more) as client:
             await script(client)
 
     asyncio.run(run())
@@ -222,6 +226,36 @@ def test_a_recorded_conversation_grows_by_what_is_new(workspace: Workspace) -> N
         "added": 1,
         "messages": 4,
     }
+
+
+@pytest.mark.proves("approval.mcp")
+def test_a_host_that_can_ask_its_user_is_asked_about_a_write_that_must_wait(home: Path) -> None:
+    answers = [
+        ElicitResult(action="accept", content={"text": "Uses Debian 13."}),
+        ElicitResult(action="decline"),
+        ElicitResult(action="cancel"),
+    ]
+    asked_about: list[Any] = []
+
+    async def ask(_message: str, _type: Any, params: Any, _context: Any) -> ElicitResult:
+        asked_about.append(params)
+        return answers.pop(0)
+
+    async def script(client: Client[Any]) -> None:
+        async def add(content: str) -> Any:
+            return await asked(client, "memory", action="add", target="memory", content=content)
+
+        assert await add("Uses Debian.") == {"success": True, "message": "The user agreed. Entry added."}
+        refused = await add("Uses Arch.")
+        assert (refused["success"], "said no" in refused["error"]) == (False, True)
+        assert (await add("Uses Gentoo."))["staged"], "the person has not decided"
+
+    talk(home, script, mode="legacy", elicitation_handler=ask)
+    assert "+ Uses Debian." in asked_about[0].message
+    assert "which does not report what its model reads" in asked_about[0].message
+    assert asked_about[0].requested_schema["properties"]["text"]["default"] == "Uses Debian."
+    assert MemoryStore.open(home).entries("memory") == ("Uses Debian 13.",)
+    assert [each.summary for each in Approvals(find_home(home)).pending()[0]] == ["add 'Uses Gentoo.'"]
 
 
 @pytest.mark.proves("trust.hosts")

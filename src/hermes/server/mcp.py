@@ -21,6 +21,7 @@ from mcp.shared.exceptions import MCPError
 from hermes.base.errors import HermesError, WriteRefused
 from hermes.base.version import __version__
 from hermes.memory.store import ACTIONS
+from hermes.session.approvals import PendingWrites, described
 from hermes.skills.tool import ACTIONS as SKILL_ACTIONS
 from hermes.tools.registry import failure, to_json
 
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 
     from hermes.server.workspace import Workspace
+    from hermes.session.approvals import PendingWrite
 
     Context = ServerRequestContext[Any, Any]
     Find = Callable[[Context], Workspace]
@@ -213,6 +215,7 @@ def schema_json(workspace: Workspace) -> str:
 
 
 Result = TypeVar("Result")
+_ANSWER_SECONDS = 600  # that a host's user has; after that the write waits, as where nobody can be asked
 NAME = "hermes"
 _TEXTS = os.path.join(os.path.dirname(__file__), "text")
 _PROMPTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "prompt", "text")
@@ -231,9 +234,13 @@ _READ_ONLY = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITING = types.ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 
 
-def build_server(find: Find, *, recorded: bool = False) -> Server[Any]:
-    """A server that finds the workspace of each request; `recorded` when a hook stores the host's conversations."""
-    answers = _Answers(find, recorded=recorded)
+def build_server(find: Find, *, recorded: bool = False, asks: bool = False) -> Server[Any]:
+    """A server that finds the workspace of each request; `recorded` when a hook stores the host's conversations.
+
+    With `asks`, the host may ask its user about writes that must wait: whoever starts us here acts for that person,
+    which a key that only chats does not.
+    """
+    answers = _Answers(find, recorded=recorded, asks=asks)
     server: Server[Any] = Server(
         NAME,
         version=__version__,
@@ -252,8 +259,9 @@ def build_server(find: Find, *, recorded: bool = False) -> Server[Any]:
 class _Answers:
     """What each request of the protocol gets; the work itself is done in a thread, because it touches files."""
 
-    def __init__(self, find: Find, *, recorded: bool) -> None:
+    def __init__(self, find: Find, *, recorded: bool, asks: bool) -> None:
         self._find = find
+        self._asks = asks
         self._recorded = recorded
         self._run = os.urandom(8).hex()  # of standard input one connection, over HTTP as long as the server runs
 
@@ -264,6 +272,8 @@ class _Answers:
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         workspace, arguments = self._find(context), params.arguments or {}
         text = await _work(partial(call, workspace, params.name, arguments, _host(context), self._run))
+        if self._asks and '"staged"' in text:
+            text = await _asked(context, workspace, text)
         failed = text.startswith('{"success": false')
         return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=failed)
 
@@ -298,6 +308,41 @@ class _Answers:
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
             result["instructions"] = await _work(partial(instructions, self._find(ctx), recorded=self._recorded))
         return result
+
+
+async def _asked(context: Context, workspace: Workspace, text: str) -> str:
+    """Has the host ask its user about a write that waits, where it says that it can; else the write stays staged."""
+    result, session = json.loads(text), context.session
+    can_ask = types.ClientCapabilities(elicitation=types.ElicitationCapability())
+    if not result.get("staged") or not session.can_send_request or not session.check_client_capability(can_ask):
+        return text
+    pending = PendingWrites(workspace.home, platform=workspace.source)
+    waiting = await _work(partial(pending.get, result["pending_id"]))
+    editable = {"type": "string", "title": "Text", "description": "What is kept. Change it if you like."}
+    shown = {"text": {**editable, "default": waiting.texts[0]}} if len(waiting.texts) == 1 else {}
+    form = {"type": "object", "properties": shown, "required": []}
+    try:
+        with anyio.fail_after(_ANSWER_SECONDS):
+            answer = await session.elicit_form(f"Keep this?\n\n{described(waiting)}", form, context.request_id)
+    except (MCPError, TimeoutError):
+        return text
+    return await _work(partial(_decided, pending, waiting, answer, text))
+
+
+def _decided(pending: PendingWrites, waiting: PendingWrite, answer: types.ElicitResult, staged: str) -> str:
+    """What the model is told after the person's answer; without one, that the write is staged."""
+    try:
+        if answer.action == "decline":
+            pending.reject(waiting.id)
+            return to_json(failure("the user was asked and said no; leave it at that"))
+        if answer.action != "accept":
+            return staged
+        text = (answer.content or {}).get("text")
+        if isinstance(text, str) and text.strip() and waiting.texts[:1] != (text,) and len(waiting.texts) == 1:
+            pending.edit(waiting.id, [text])
+        return to_json({"success": True, "message": f"The user agreed. {pending.approve(waiting.id).message}"})
+    except HermesError as error:
+        return to_json(failure(f"the user agreed, but it still waits: {error}"))
 
 
 async def _work(call: Callable[[], Result]) -> Result:

@@ -39,7 +39,7 @@ def _serve(given: ui.Given, context: ui.Context) -> None:
 
     workspace = Workspace(context.home, source=given.source, project=given.project, cwd=os.getcwd())
     try:
-        anyio.run(serve_stdio, build_server(lambda _context: workspace, recorded=given.recorded))
+        anyio.run(serve_stdio, build_server(lambda _context: workspace, recorded=given.recorded, asks=True))
     finally:
         workspace.close()
 
