@@ -7,6 +7,7 @@ become "the user", verbs their other forms of the present, and a few phrases the
 
 from __future__ import annotations
 
+import os
 import re
 from typing import TYPE_CHECKING
 
@@ -24,12 +25,19 @@ def words(text: str) -> set[str]:
     return set(re.findall(r"[^\W_]+", text.casefold()))
 
 
+with open(os.path.join(os.path.dirname(__file__), "data", "trust.txt"), encoding="utf-8") as _file:
+    _BLOCKS = re.findall(r"^\[([a-z ]+)\]\n((?:.+\n)+)", _file.read(), re.MULTILINE)
+TABLES = {name: body.split() for name, body in _BLOCKS}  # names of files and programs, and small words
+
+
+def _pairs(table: str) -> dict[str, str]:
+    return {word: same.replace("+", " ") for word, same in (each.split("=") for each in TABLES[table])}
+
+
 SMALL_WORDS = word_set("a an the to of in on at for with and or as by from is are be it that this")
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[\u3002\uff01\uff1f\uff1b])")
 _CLAUSES = re.compile(r"[,;()]+(?!\d)|\s[-\u2013\u2014]+\s|[\u2013\u2014\u3001\uff0c\uff1b]")
-_FILLER = word_set(
-    "a an the that really just also please very currently now too still here actually generally so then both do does"
-)
+_FILLER = frozenset(TABLES["filler"])
 _QUESTION = re.compile(
     "[?\uff1f\u061f]"
     r"\s*[\"')\]]*$|^\W*(?:is|are|am|was|were|do|does|did|can|could|should|would|will|shall|may|might|has|have|had|"
@@ -78,40 +86,23 @@ _REPORTED = re.compile(
     r"suggest\w*|heard|rumou?r\w*)\b|:",
     re.IGNORECASE,
 )
-_LIMITING = word_set(
-    "not no never only except unless but until till while without instead rather though although however "
-    "otherwise once after before when whenever provided during apart excluding besides neither nor hardly rarely "
-    "seldom sometimes used might may could would should temporarily today tomorrow tonight yet"
-)
+_LIMITING = frozenset(TABLES["limiting"])
 _TURNS_BACK = re.compile(
     r"^\W*(?:except|but|not|only|unless|however|although|though|no\b|nope|wait|actually|just kidding|don't|do not|"
     r"never mind|instead|or rather|well|unless|until)\b",
     re.IGNORECASE,
 )
+_HOLDS_BACK = re.compile(r"\b(?:not|never|don't|ask|if|whether|unless|why|what|without)\b", re.IGNORECASE)
+# Takes back what was said before it, in the same message or in the one before.
+_TAKES_BACK = re.compile(
+    r"^\W*(?:no\b|nope|wait|actually|scratch|strike|never ?mind|just kidding|jk|i lied|forget (?:that|it|what)|"
+    r"correction|sorry|oops|my mistake|that(?:'s| is| was)(?: not| wrong| false| a))\b",
+    re.IGNORECASE,
+)
 _LIMITS_NEXT = re.compile(r"\b(?:only|except|unless|following|in case|provided)\b", re.IGNORECASE)
-_FIRST_PERSON = {"i": "§", "we": "§", "me": "§", "us": "§", "my": "§s", "our": "§s", "mine": "§s", "myself": "§"}
-_FIRST_PERSON |= {
-    "i'm": "§ be",
-    "we're": "§ be",
-    "i've": "§ have",
-    "we've": "§ have",
-    "i'd": "§ would",
-    "i'll": "§ will",
-}
-_FIRST_PERSON |= {"we'd": "§ would", "we'll": "§ will"}
-_NOTE_SUBJECTS = {"user": "§", "user's": "§s", "person": "§", "person's": "§s", "they": "§", "their": "§s", "them": "§"}
-_NOTE_SUBJECTS |= {"team": "§", "project": "§", "he": "§", "she": "§", "his": "§s", "her": "§s", "team's": "§s"}
-_SAME_WORD = {"am": "be", "is": "be", "are": "be", "has": "have", "like": "prefer", "likes": "prefer", "love": "prefer"}
-_SAME_WORD |= {"loves": "prefer", "favour": "prefer", "favor": "prefer", "favors": "prefer", "favours": "prefer"}
-_SAME_WORD |= {"uses": "use", "using": "use", "does": "do"}
-_SAME_WORD |= {"don't": "not", "doesn't": "not", "isn't": "be not", "aren't": "be not", "can't": "can not"}
-_SAME_WORD |= {
-    "cannot": "can not",
-    "won't": "will not",
-    "shouldn't": "should not",
-    "mustn't": "must not",
-    "it's": "it be",
-}
+_FIRST_PERSON = _pairs("first person")
+_NOTE_SUBJECTS = _pairs("note subjects")
+_SAME_WORD = _pairs("same word")
 _SAME_PHRASE = (
     (re.compile(r"\b(?:be )?(?:based in|located in|reside in|resides in)\b"), "live in"),
     (re.compile(r"(?:§s name be|(?:§|^) ?be (?:called|named)|^call §|§ go by|§ prefer to be called)"), "name"),
@@ -135,9 +126,26 @@ class _Sentence:
 
 def repeats(text: str, said: Sequence[str]) -> bool:
     """Whether every sentence of `text` says a statement of the person again, and nothing they said later denies it."""
-    statements = [each for message in said for each in _statements(message)]
+    statements: list[_Sentence | str] = []
+    before = 0
+    for message in said:
+        if _TAKES_BACK.match(message):
+            statements[before:] = map(_raw, statements[before:])
+        before = len(statements)
+        statements += _statements(message)
     notes = [each for each in _SENTENCES.split(text) if words(each)]
     return bool(notes) and all(_is_repeated(note, statements) for note in notes)
+
+
+def asks_to_run(message: str, command: str) -> bool:
+    """Whether a line of the message is this command or ends with a request to run it; no question about it does."""
+    asks = re.compile(
+        rf"(?P<before>^|.*\b(?:run|execute)(?: the command)?:?\s+)(?:`{re.escape(command)}`(?:,? (?:and|then)\b.*)?"
+        rf"|{re.escape(command)})(?: please| now| again| for me)*\W*$",
+        re.IGNORECASE,
+    )
+    found = (asks.match(" ".join(line.split())) for line in _without_pasted(message).split("\n"))
+    return any(each and not (_REPORTED.search(each["before"]) or _HOLDS_BACK.search(each["before"])) for each in found)
 
 
 def speaks_of(entry: str, said: Sequence[str]) -> bool:
@@ -146,13 +154,13 @@ def speaks_of(entry: str, said: Sequence[str]) -> bool:
         return False
     wanted = {_stem(word) for word in words(entry) if word not in SMALL_WORDS and len(word) > 2}  # noqa: PLR2004
     for sentence in _sentences(said[-1]):
-        if _QUESTION.search(sentence) or re.search(r"\b(?:not|never|don't|ask|if|whether)\b", sentence, re.IGNORECASE):
+        if _QUESTION.search(sentence) or _HOLDS_BACK.search(sentence) or _REPORTED.search(sentence):
             continue
-        after = re.split(
-            r"\b(?:forget|remove|delete|drop|erase|no longer|any ?more)\b", sentence, maxsplit=1, flags=re.IGNORECASE
-        )
+        named = {_stem(word) for word in words(sentence)}
+        after = _GONE.split(sentence, maxsplit=1)
         meant = {_stem(word) for word in words(re.split(r"[,;]| and ", after[1])[0])} if len(after) > 1 else set()
-        if wanted & meant or (wanted and len(wanted & {_stem(word) for word in words(sentence)}) * 2 >= len(wanted)):
+        # One word is enough where they speak of what is remembered; "remove the banner" may be about anything.
+        if (wanted & meant and named & _OF_MEMORY) or (wanted and len(wanted & named) * 2 >= len(wanted)):
             return True
     return False
 
@@ -211,18 +219,28 @@ def _covers(told: tuple[str, ...], statement: _Sentence, *, whole: bool) -> bool
             # What follows a comma may take it back ("in theory"); "and" only adds to it.
             adds = end == len(tokens) or end in statement.joined or tokens[end].startswith("§")
             is_open = adds and not _LIMITING & set(tokens[end:])
-            if is_open and _equal(told, tokens[start:end], tokens[:2] if start else ()):
+            verb = tokens[:2] if start else ()
+            if is_open and _equal(told, tokens[start:end], verb, alone=own or _goes_on(statement)):
                 return True
     return False
 
 
-def _equal(told: tuple[str, ...], clause: tuple[str, ...], verb: tuple[str, ...]) -> bool:
-    """The same words in the same order; a leading "I" may be left out, a later clause may repeat the first verb."""
+def _goes_on(statement: _Sentence) -> bool:
+    """Whether a clause behind "and" says something of the person by itself: not "I refuse to ask and push"."""
+    subject, verb, then = (*statement.tokens, "", "", "")[:3]
+    return subject == "§" and verb in _PLAIN_VERBS and then != "to" and not re.search(r"\w{2}ing\b", statement.raw)
+
+
+def _equal(told: tuple[str, ...], clause: tuple[str, ...], verb: tuple[str, ...], *, alone: bool) -> bool:
+    """The same words in the same order; a leading "I" may be left out.
+
+    A later clause may repeat the first verb, and must where it does not stand `alone`.
+    """
     wanted = _bare(clause)
     if "always" not in told:
         wanted = tuple(word for word in wanted if word != "always")
     given = _bare(told)
-    return bool(wanted) and (given == wanted or (len(verb) == 2 and given == (*_bare(verb), *wanted)))  # noqa: PLR2004
+    return bool(wanted) and ((alone and given == wanted) or (len(verb) == 2 and given == (*_bare(verb), *wanted)))  # noqa: PLR2004
 
 
 def _bare(tokens: tuple[str, ...]) -> tuple[str, ...]:
@@ -236,7 +254,8 @@ def _statements(message: str) -> list[_Sentence | str]:
     found: list[_Sentence | str] = []
     is_about_text = bool(_ABOUT_A_TEXT.search(message))
     for sentence in _sentences(message):
-        if found and _TURNS_BACK.match(sentence):
+        doubts = _QUESTION.search(sentence) and len(sentence.split()) <= 4  # noqa: PLR2004 - "Or do I?"
+        if found and (_TURNS_BACK.match(sentence) or _TAKES_BACK.match(sentence) or doubts):
             found[-1] = _raw(found[-1])
         stripped = _LEAD_IN.sub("", sentence.replace("\u2019", "'"), count=1)
         limited = found and _LIMITS_NEXT.search(_raw(found[-1]))
@@ -250,21 +269,22 @@ def _sentences(message: str) -> list[str]:
     """What the person wrote themselves: code, quotations and what they pasted below a line become a gap."""
     text = re.sub(r"```.*?(?:```|\Z)|^\s*>.*$", "\0", message, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"[\"“”«»][^\"“”«»]*\s[^\"“”«»]*[\"“”«»]", " \0 ", text)
+    return [each.strip() for each in _SENTENCES.split(_without_pasted(text)) if each.strip()]
+
+
+def _without_pasted(text: str) -> str:
     lines = text.split("\n")
     for at, line in enumerate(lines[:-1]):
         led = _LEAD_IN.sub("", line, count=1)
         if (line.rstrip().endswith(":") and words(led)) or (
             _PASTED.search(line) and any(map(str.strip, lines[at + 1 :]))
         ):
-            lines = [*lines[: at + 1], "\0"]
-            break
-    return [each.strip() for each in _SENTENCES.split("\n".join(lines)) if each.strip()]
+            return "\n".join([*lines[: at + 1], "\0"])
+    return text
 
 
 def _parsed(sentence: str, people: Mapping[str, str]) -> _Sentence:
-    spaced = re.sub(
-        r"[,;()]+(?!\d)|\s[-\u2013\u2014]+\s|[\u2013\u2014\u3001\uff0c\uff1b]", " | ", sentence.replace("\u2019", "'")
-    )
+    spaced = _CLAUSES.sub(" | ", sentence.replace("\u2019", "'"))
     known = {**_SAME_WORD, **people}
     plain = (token.strip(".!?:\"'`*\u201c\u201d\u2026\u3002\uff01\uff1f") for token in spaced.casefold().split())
     text = " ".join(known.get(token, token) for token in plain if token)
@@ -285,20 +305,20 @@ def _parsed(sentence: str, people: Mapping[str, str]) -> _Sentence:
     return _Sentence(tokens=tuple(tokens), starts=kept, joined=frozenset(joined), raw=sentence)
 
 
+_ENDINGS = (("ies", "y"), ("ing", ""), ("sses", "ss"), ("shes", "sh"), ("ches", "ch"), ("xes", "x"), ("s", ""))
+
+
 def _stem(word: str) -> str:
     """The form that "live", "lives" and "living" share; the past and names with digits or signs stay as they are."""
     if len(word) <= 3 or not word.isalpha() or not word.isascii() or word in _KEPT:  # noqa: PLR2004
         return word
-    for ending, instead in (
-        ("ies", "y"),
-        ("ing", ""),
-        ("sses", "ss"),
-        ("shes", "sh"),
-        ("ches", "ch"),
-        ("xes", "x"),
-        ("s", ""),
-    ):
+    for ending, instead in _ENDINGS:
         if word.endswith(ending) and not word.endswith("ss") and len(word) > len(ending) + 2:
             word = word[: -len(ending)] + instead
             break
     return word.removesuffix("e")
+
+
+_GONE = re.compile(r"\b(?:forget|remove|delete|drop|erase|no longer|any ?more)\b", re.IGNORECASE)
+_OF_MEMORY = frozenset(map(_stem, ("forget", "memory", "remember", "note", "entry", "rule", "fact", "profile")))
+_PLAIN_VERBS = frozenset(map(_stem, ("be", "have", "live", "work", "use", "speak", "own", "teach", "study", "play")))

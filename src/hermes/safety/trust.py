@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from hermes.base.values import value
-from hermes.safety.statements import SMALL_WORDS, repeats, speaks_of, word_set, words
+from hermes.safety.statements import SMALL_WORDS, TABLES, asks_to_run, repeats, speaks_of, word_set, words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -65,16 +65,23 @@ _PASSAGE = 300  # characters of a source that a person is shown
 _MOST_SOURCES = 5
 _READ = 200_000  # characters of a source that are looked at
 _MOST_UNKNOWN = 6  # words of an address that nobody has named
+_HANDED_IN = ("piped", "host", "import")  # the model cannot have written this itself to read it again
+_ADDRESS_WORDS = word_set("http https www com org net io dev html htm php md json txt")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
 
 @value
 class Source:
-    """One text from outside: its kind (web, file, tool, recall, provider, import, host), its name, and its words."""
+    """One text from outside: its kind (web, file, tool, recall, provider, import, host), its name, and its words.
+
+    It is `public` when others have it anyway: a page, an answer of an MCP server. What came from a file, a command or a
+    memory provider may be the person's own and private text, however little it is trusted.
+    """
 
     origin: str
     name: str
     text: str = ""
+    public: bool = False
 
     def passage(self, texts: Sequence[str] = ()) -> str:
         """The part that shares most words with `texts`, else its beginning; secrets masked."""
@@ -217,39 +224,59 @@ def decide(
 
 def _known_command(command: str, said: Sequence[str]) -> str:
     """Each of these says why outside text cannot be behind a call although the model has read some; "" if it may be."""
-    newest = f" {' '.join(said[-1].replace('`', ' ').split())} " if said else ""
-    if f" {' '.join(command.split())} " in newest:
+    if said and asks_to_run(said[-1], " ".join(command.split())):
         return "the person typed this command"
     return "it only looks" if only_looks(command) else ""
 
 
 def _known_address(address: str, turn: TurnContext, sources: Sequence[Source]) -> str:
-    """An address that the person or a page named; or one whose words are plain, and those of its query known."""
+    """An address that the person or a page named; or one whose words are plain, and those of its query known.
+
+    On a site that only texts from outside name, all words of the address must be known.
+    """
     said = turn.said()
-    if any(_names(text, address) for text in (*said, *(source.text for source in sources))):
+    named = (source.text for source in sources if source.public or source.origin in _HANDED_IN)
+    if any(_names(text, address) for text in (*said, *named)):
         return "the person or a page named this address"
     plain = unquote(address)
     place, _, query = plain.partition("?")
     place, _, fragment = place.partition("#")
     known = _public_words(turn, sources)
-    unknown = words(place) - known - word_set("http https www com org net io dev html htm php md json txt")
+    unknown = words(place) - known - _ADDRESS_WORDS
+    host = place.partition("://")[2].partition("/")[0].rpartition("@")[2]
+    site = words(".".join(host.split(".")[-2:])) - _ADDRESS_WORDS
+    theirs = any(site <= words(source.text[:_READ]) for source in sources) and not site <= words("\n".join(said))
     hides = _hides_private(plain, turn, known) or not all(_is_plain(word, place) for word in unknown)
-    is_open = not hides and len(unknown) <= _MOST_UNKNOWN and "@" not in place and words(query + fragment) <= known
+    most = 0 if theirs else _MOST_UNKNOWN
+    is_open = not hides and len(unknown) <= most and "@" not in place and words(query + fragment) <= known
     return "it carries nothing private" if is_open else ""
 
 
 def _nothing_private(sends: object, turn: TurnContext, sources: Sequence[Source]) -> str:
     known = _public_words(turn, sources)
-    return (
-        "it carries nothing but the person's and the outside's words"
-        if words("\n".join(_texts(sends))) <= known
-        else ""
-    )
+    names, values = _sent(sends)
+    secret = {word for each in turn.private() for word in words(each)} - known
+    small = {word for word in words("\n".join(values)) - secret if word.isdigit() and len(word) <= 3}  # noqa: PLR2004 - a limit
+    unknown = words("\n".join(values)) - known - small
+    hides = unknown or _hides_private("\n".join(names), turn, known)
+    return "" if hides else "it carries nothing but the person's and the outside's words"
+
+
+def _sent(document: object) -> tuple[list[str], list[str]]:
+    """The names of all fields, and all their values as text."""
+    if isinstance(document, (dict, list, tuple)):
+        names = list(map(str, document)) if isinstance(document, dict) else []
+        below = [_sent(each) for each in (document.values() if isinstance(document, dict) else document)]
+        return names + [name for each in below for name in each[0]], [text for each in below for text in each[1]]
+    return [], [] if isinstance(document, bool) or document is None else [str(document)]
 
 
 def _public_words(turn: TurnContext, sources: Sequence[Source]) -> set[str]:
     """What may leave: the person's newest words, and what came from outside anyway."""
-    return words("\n".join((*turn.said()[-1:], *(source.text[:_READ] for source in sources)))) | SMALL_WORDS
+    return (
+        words("\n".join((*turn.said()[-1:], *(source.text[:_READ] for source in sources if source.public))))
+        | SMALL_WORDS
+    )
 
 
 def _is_plain(word: str, text: str) -> bool:
@@ -298,59 +325,41 @@ def _in_words(source: Source, texts: Sequence[str]) -> str:
 
 # --- what agents load and programs run --------------------------------------------------------------------------------
 
-_LOADED_FILES = word_set(
-    "agents.md agents.override.md claude.md claude.local.md gemini.md qwen.md hermes.md .hermes.md soul.md "
-    "skill.md memory.md user.md .cursorrules .windsurfrules .clinerules .goosehints .rules "
-    "copilot-instructions.md conventions.md .aider.conf.yml .mcp.json mcp.json mcp_config.json "
-    "claude_desktop_config.json opencode.json conftest.py sitecustomize.py usercustomize.py setup.py setup.cfg "
-    "pyproject.toml tox.ini noxfile.py pytest.ini tasks.py fabfile.py makefile gnumakefile justfile taskfile.yml "
-    "rakefile gemfile package.json .npmrc .yarnrc .yarnrc.yml .pnpmfile.cjs gulpfile.js gruntfile.js build.rs "
-    "cargo.toml build.gradle build.gradle.kts pom.xml cmakelists.txt meson.build dockerfile docker-compose.yml "
-    "docker-compose.yaml compose.yml compose.yaml jenkinsfile vagrantfile procfile .gitlab-ci.yml .travis.yml "
-    ".pre-commit-config.yaml lefthook.yml .gitmodules .gitattributes .gitconfig .envrc .env .bashrc .bash_profile "
-    ".bash_login .bash_logout .bash_aliases .profile .kshrc .cshrc .tcshrc .zshrc .zprofile .zshenv .zlogin "
-    ".zlogout .xprofile .xinitrc .xsession .xsessionrc config.fish .inputrc .vimrc .exrc .nvimrc .tmux.conf "
-    ".emacs .pythonrc .irbrc .gdbinit .lldbinit .pypirc pip.conf .condarc crontab authorized_keys .netrc .wgetrc "
-    ".curlrc"
+# By name, besides everything hidden: what begins with a dot belongs to some program's settings.
+_LOADED_FILES = frozenset(TABLES["loaded files"])
+_LOADED_NAMES = re.compile(
+    r".*\.(?:pth|mdc|(?:agent|instructions|chatmode|prompt)\.md|code-workspace|(?:config|conf)\.[cm]?[jt]sx?|nix|bazel|"
+    r"gradle|gradle\.kts|desktop|service|timer|plist)|(?:makefile|dockerfile|(?:docker-)?compose)(?:\..*)?|"
+    r"(?:requirements|constraints)[\w.-]*\.(?:txt|in)|(?:pre|post)-[a-z-]+|(?:prepare-)?commit-msg"
 )
-_LOADED_FOLDERS = word_set(
-    ".git .githooks .husky .claude .codex .cursor .gemini .opencode .continue .windsurf .clinerules .roo .kiro "
-    ".aider .agents .hermes .vscode .idea .devcontainer .zed .github .gitlab .circleci .cargo .yarn .bundle .ssh "
-    ".gnupg autostart systemd cron.d cron.daily cron.hourly cron.weekly cron.monthly init.d profile.d "
-    "launchagents launchdaemons .local/bin"
-)
-_LOADED_ENDINGS = (".pth", ".mdc", ".agent.md", ".instructions.md", ".chatmode.md", ".prompt.md", ".code-workspace")
-_LOADED_BEGINNINGS = ("makefile.", "dockerfile.", "vite.config.", "webpack.config.", "jest.config.", ".env.")
+_LOADED_FOLDERS = frozenset(TABLES["loaded folders"])
+_HARMLESS_HIDDEN = frozenset(TABLES["harmless hidden"])
 
 
-def is_loaded(path: str) -> bool:
-    """Whether an agent reads this file by itself, or a program runs it; by its names, in any case of letters."""
-    parts = [part.rstrip(". ").casefold() for part in os.path.normpath(path).split(os.sep)]
-    name = parts[-1]
-    by_name = name in _LOADED_FILES or name.endswith(_LOADED_ENDINGS) or name.startswith(_LOADED_BEGINNINGS)
-    return by_name or any(part in _LOADED_FOLDERS for part in parts[:-1])
+def is_loaded(path: str, folder: str = "") -> bool:
+    """Whether an agent reads this file by itself, or a program runs it; by its names, in any case of letters.
+
+    `folder` is where a relative path begins: a hidden folder around it says nothing, one of an agent or of git does.
+    """
+    around, parts = (
+        [part.rstrip(". ").casefold() for part in os.path.normpath(each).split(os.sep)] for each in (folder, path)
+    )
+    by_name = parts[-1] in _LOADED_FILES or _LOADED_NAMES.fullmatch(parts[-1])
+    hidden = any(part.startswith(".") and part not in _HARMLESS_HIDDEN for part in parts)
+    return bool(by_name or hidden or _LOADED_FOLDERS.intersection([*around, *parts[:-1]]))
 
 
 # --- shell commands ---------------------------------------------------------------------------------------------------
 
 # Programs whose output is what lies in the folder they run in. A name that is not here may bring in anything.
-_LOCAL = word_set(
-    "[ awk basename bash black cal cargo cat cd clang cmake cmp column comm cp cut date dd df diff dirname du "
-    "echo egrep eslint exit expr false fd fgrep file find flake8 g++ gcc go gofmt gradle grep head hexdump id "
-    "isort javac java jest jq just ld less ls lsof make md5sum mkdir mktemp mv mvn mypy nl node nox npm nproc od "
-    "paste perl pnpm poetry prettier printf ps pwd pyright pytest python python3 readlink realpath rg rm rmdir "
-    "ruff rustc sed seq sha256sum sh shellcheck sleep sort stat strings tail tar tee test time touch tox tr tree "
-    "true tsc type uname uniq unzip uv vitest wc whereis which whoami xargs xxd yarn yes zcat zip"
-)
-_LOCAL_GIT = word_set(
-    "add apply bisect blame branch cat-file checkout cherry-pick commit config describe diff grep init log "
-    "ls-files merge mv rebase reflog reset restore rev-list rev-parse revert rm show stash status switch tag "
-    "worktree"
-)
-_FETCHING = re.compile(r"://|\b(?:install|add|update|upgrade|publish|login|dlx|create|sync|fetch|pull|clone|get)\b")
-_LOOKING = word_set("basename cat date df diff dirname du echo file grep head id ls nl nproc ps pwd realpath rg stat")
-_LOOKING |= word_set("tail tree type uname uniq wc whereis which whoami sort")
-_LOOKING_GIT = word_set("blame branch describe diff log ls-files rev-parse show status")
+_LOCAL = frozenset(TABLES["local"])
+_PACKAGERS = frozenset(TABLES["packagers"])
+_NETWORK = frozenset(TABLES["network"])
+_LOCAL_GIT = frozenset(TABLES["local git"])
+_FETCHING = re.compile(r"\b(?:install|add|update|upgrade|publish|login|dlx|create|sync|fetch|pull|clone|get)\b")
+_LOOKING = frozenset(TABLES["looking"])
+_LOOKING_GIT = frozenset(TABLES["looking git"])
+_RUNNING_GIT = ("-o", "--output", "--ext-diff", "--textconv")
 _SHELL_SYNTAX = frozenset(";|&`$()<>{}\n\r\\!#")
 
 
@@ -360,13 +369,22 @@ def is_local(command: str) -> bool:
         return False
     for part in re.split(r"\|\|?|&&?|;|\n", command):
         named = [word for word in part.split() if "=" not in word.split("/")[0]]
-        program = os.path.basename(named[0].strip("'\"(){}")) if named else ""
+        first = named[0].strip("'\"(){}") if named else ""
+        program = os.path.basename(first)
+        own = "/" in first and not os.path.isabs(first) and not first.startswith("~")  # a script of the folder itself
         if program == "git":
             if next((word for word in named[1:] if not word.startswith("-")), "") not in _LOCAL_GIT:
                 return False
-        elif (program and program not in _LOCAL) or (program not in ("echo", "grep", "rg") and _FETCHING.search(part)):
+        elif (program and program not in _LOCAL and not own) or _may_fetch(program, part):
             return False
     return True
+
+
+def _may_fetch(program: str, part: str) -> bool:
+    if program in ("echo", "grep", "rg"):
+        return False
+    names_network = "://" in part or not _NETWORK.isdisjoint(re.findall(r"[\w.-]+", part))
+    return names_network or (program in _PACKAGERS and bool(_FETCHING.search(part)))
 
 
 def only_looks_at_names(command: str) -> bool:
@@ -382,5 +400,6 @@ def only_looks(command: str) -> bool:
     if not given or set(command) & _SHELL_SYNTAX:
         return False
     if given[0] == "git":
-        return len(given) > 1 and given[1] in _LOOKING_GIT and not any("=" in word or word == "-o" for word in given)
-    return given[0] in _LOOKING and not any(word.startswith(("-o", "--output", "--pre")) for word in given)
+        runs = any("=" in word or word.startswith(_RUNNING_GIT) for word in given)
+        return len(given) > 1 and given[1] in _LOOKING_GIT and not runs
+    return given[0] in _LOOKING and not any(word.startswith(("-o", "--output")) for word in given)

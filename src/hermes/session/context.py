@@ -314,6 +314,7 @@ ENDED = "[This call did not finish: the turn ended before it returned.]"
 _OWN_TOOLS = frozenset(
     {"memory", "skills_list", "skill_view", "skill_manage", "context_compact", "todo", "write_file", "patch"}
 )
+MCP_PREFIX = "mcp_"  # of the names of MCP servers' tools (`tools.mcp.tool_name`)
 _COMPACTED = "earlier in the conversation"
 _ADDED = {"recalled": "recall", "overlay": "host"}
 _KEPT_TEXT = 4_000  # characters of a prompt's source that are stored to be shown
@@ -352,12 +353,15 @@ def sources_in(context: Context, *others: Source) -> list[Source]:
 
     What the model wrote after it had read some is left out while the text that it read is still there.
     """
-    found = [
-        (str(message["role"]), Source(origin=origin, name=_source_name(message, origin), text=_text(message)))
-        for _, origin, message in context.outside()
-    ]
+    found = [(str(message["role"]), _source(message, origin)) for _, origin, message in context.outside()]
     read = [*others, *(source for role, source in found if role != "assistant")]
     return read or [source for _, source in found]
+
+
+def _source(message: Mapping[str, Any], origin: str) -> Source:
+    brought = message["role"] == "tool" and not is_block(message)
+    public = brought and (origin == "web" or str(message.get("name")).startswith(MCP_PREFIX))
+    return Source(origin=origin, name=_source_name(message, origin), text=_text(message), public=public)
 
 
 def _source_name(message: Mapping[str, Any], origin: str) -> str:
@@ -374,7 +378,8 @@ def outside_as_dicts(sources: Iterable[Source]) -> list[dict[str, str]]:
 
 def outside_from_dicts(stored: object) -> list[Source]:
     known = [each for each in stored if isinstance(each, dict)] if isinstance(stored, list) else []
-    return [Source(**{name: str(each.get(name, "")) for name in ("origin", "name", "text")}) for each in known]
+    texts = ([str(each.get(name, "")) for name in ("origin", "name", "text")] for each in known)
+    return [Source(origin=origin, name=name, text=text) for origin, name, text in texts]
 
 
 _NAMES = {

@@ -107,7 +107,10 @@ class WriteFile:
         self._paths = paths
 
     def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        return {"writes": [arguments["content"]]} if _is_loaded(self._paths, arguments["path"]) else None
+        if not _is_loaded(self._paths, arguments["path"]):
+            return None
+        lost = read_foreign(self._paths.real(arguments["path"]), whole=LARGEST).text
+        return {"writes": [arguments["content"]], "removes": [lost] if lost else []}
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         real = self._paths.to_write(arguments["path"])
@@ -141,7 +144,8 @@ class Patch:
         self._paths = paths
 
     def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        return {"writes": [arguments["new_text"]]} if _is_loaded(self._paths, arguments["path"]) else None
+        loaded = _is_loaded(self._paths, arguments["path"])
+        return {"writes": [arguments["new_text"]], "removes": [arguments["old_text"]]} if loaded else None
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         real = self._paths.to_write(arguments["path"])
@@ -172,7 +176,8 @@ def _comes_from_outside(turn: TurnContext) -> bool:
 def _is_loaded(paths: AllowedPaths, path: str) -> bool:
     """Whether agents or programs read this file by themselves, by its own name or by that of a link to it."""
     real = paths.real(path)
-    if is_loaded(path) or is_loaded(real):
+    named = os.path.normpath(os.path.join(paths.folder, os.path.expanduser(path)))
+    if any(is_loaded(paths.shown(each), paths.folder) for each in (named, real)):
         return True
     for folder in {paths.folder, os.path.dirname(real)}:
         try:

@@ -103,11 +103,14 @@ class AllowedPaths:
         """A command ran that may have brought text in: files it names, or that its address names, are from outside."""
         if self._trusted is not None:
             named = (word.strip("'\"();|&<>") for word in command.replace("=", " ").split())
-            places = (
+            places = [
                 os.path.join(folder, os.path.expanduser(name.rpartition("/")[2] if "://" in name else name))
                 for name in named
                 if name
-            )
+            ]
+            places += [
+                os.path.join(at, os.path.basename(each)) for at in places if os.path.isdir(at) for each in places
+            ]
             self._trusted.mark([each for each in places if os.path.isfile(each)], outside=True)
 
     def shown(self, real: str) -> str:

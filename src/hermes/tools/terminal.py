@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
 from hermes.safety.trust import NO_TURN, decide, is_local, only_looks_at_names
-from hermes.tools.registry import consent, failure
+from hermes.tools.registry import ORIGIN, consent, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -208,6 +208,8 @@ LONGEST = 3_600  # seconds any command may take
 # beginning of an allowed one.
 _MORE_THAN_ONE = frozenset(";|&`$()<>{}\n\r\\!*?[]~#")
 _SECRET_VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)", re.IGNORECASE)
+# The shell says so itself; nobody else had a say in it.
+_NOT_FOUND = re.compile(r"[\w/]*(?:bash|sh)(?:: line)?:? \d+: [\w.+-]{1,40}: (?:command )?not found\n?")
 
 
 @value
@@ -225,6 +227,7 @@ class Terminal:
     in_turn = True
     sink = "command"
     gates_itself = True  # one question covers the gate and the policy
+    grades_results = True
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
         "name": "terminal",
         "description": (
@@ -260,6 +263,7 @@ class Terminal:
             return failure(f"workdir: there is no folder {self._paths.shown(folder)}")
         if refusal := self._refusal(command, folder, turn):
             return failure(refusal)
+        origin = self._from(command, folder)  # before it runs: it may move what it reads
         seconds = min(max(arguments.get("timeout", self._policy.seconds), 1), LONGEST)
         ran = run_bounded(
             [_shell(), "-c", command],
@@ -269,7 +273,7 @@ class Terminal:
             most_bytes=4 * self._limits.max_bytes,
             cancelled=self._cancelled,
         )
-        if self._from(command, folder) or (turn.sources() and not turn.approved):
+        if origin or (turn.sources() and not turn.approved):
             self._paths.changed_by(command, folder)
         output = self._limits.output(ran.output, ran.lost)
         result: dict[str, Any] = {"success": ran.ended == "exited" and ran.code == 0, "exit_code": ran.code}
@@ -277,15 +281,12 @@ class Terminal:
             result["error"] = f"the command was ended after {seconds} s; give it more time or run less"
         elif ran.ended == "interrupted":
             result["error"] = "the user stopped the command"
-        return result | {"output": output, "seconds": round(ran.seconds, 2)}
-
-    def origin_of(self, arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
-        """A command that shows only what lies in a trusted folder is trusted like a file of it."""
-        if "exit_code" not in result or not result["output"].strip():
-            return ""  # it was not run, or said nothing
-        return self._from(arguments["command"], self._paths.real(arguments.get("workdir", ".")))
+        if not ran.output.strip() or _NOT_FOUND.fullmatch(ran.output):
+            origin = ""  # it said nothing, or only the shell did
+        return result | {"output": output, "seconds": round(ran.seconds, 2), ORIGIN: origin}
 
     def _from(self, command: str, folder: str) -> str:
+        """A command that shows only what lies in a trusted folder is trusted like a file of it."""
         if not is_local(command):
             return "tool"
         words = [os.path.join(folder, os.path.expanduser(each)) for each in _words(command)]
