@@ -72,7 +72,9 @@ def test_everything_comes_back_and_a_second_import_adds_nothing(db: SessionDB, t
         assert imported(copy, text) == (0, 0, 8, [])
         assert [row.id for row in copy.list_sessions()] == [row.id for row in db.list_sessions()]
         back = [message.message for message in copy.messages(first)]
-    kept = [{key: value for key, value in message.items() if key != "timestamp"} for message in back]
+    assert {message["outside"] for message in back} == {"import"}  # which the export of the copy leaves out again
+    added = ("timestamp", "outside")
+    kept = [{key: value for key, value in message.items() if key not in added} for message in back]
     assert kept[:-1] == ODD_MESSAGES
     assert imported(db, text) == (0, 0, 8, [])
 
@@ -152,7 +154,7 @@ def test_an_export_of_hermes_agent_comes_in_without_its_bookkeeping(db: SessionD
     }
     assert imported(db, json.dumps({"id": "20240503_1", "segments": [session]}) + "\n")[:2] == (1, 2)
     first, second = db.messages("20240503_1")
-    assert first.message == {"role": "user", "content": "hi", "timestamp": 1_714_738_200.0}
+    assert first.message == {"role": "user", "content": "hi", "timestamp": 1_714_738_200.0, "outside": "import"}
     assert (second.message["tool_calls"], second.compacted) == ([CALL], True)
 
 

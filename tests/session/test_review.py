@@ -107,7 +107,7 @@ def test_its_writes_are_stamped_and_wait_when_text_from_outside_was_seen(home: P
     assert reviews.after_turn(model)
     assert reviews.wait(20)
     assert "Wiki knows." not in store.entries("user")
-    (pending,) = hermes("memory", "pending", "--json").json
+    (pending,) = [each for each in hermes("memory", "pending", "--json").json if each["sink"] == "user"]
     assert (pending["origin"], pending["operations"][0]["content"]) == ("tool", "Wiki knows.")
     assert hermes("skills", "pending", "--json").json[0]["origin"] == "tool"
     assert "2 waiting for your approval" in session.notices.take()[-1].text
