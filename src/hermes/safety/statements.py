@@ -126,8 +126,7 @@ class _Sentence:
 
 def repeats(text: str, said: Sequence[str]) -> bool:
     """Whether every sentence of `text` says a statement of the person again, and nothing they said later denies it."""
-    statements: list[_Sentence | str] = []
-    before = 0
+    statements, before = list["_Sentence | str"](), 0
     for message in said:
         if _TAKES_BACK.match(message):
             statements[before:] = map(_raw, statements[before:])

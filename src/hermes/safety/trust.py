@@ -400,6 +400,5 @@ def only_looks(command: str) -> bool:
     if not given or set(command) & _SHELL_SYNTAX:
         return False
     if given[0] == "git":
-        runs = any("=" in word or word.startswith(_RUNNING_GIT) for word in given)
-        return len(given) > 1 and given[1] in _LOOKING_GIT and not runs
+        return "".join(given[1:2]) in _LOOKING_GIT and not any(w.startswith(_RUNNING_GIT) or "=" in w for w in given)
     return given[0] in _LOOKING and not any(word.startswith(("-o", "--output")) for word in given)
