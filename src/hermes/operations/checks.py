@@ -19,8 +19,8 @@ from hermes.providers.base import SeparateProcess
 from hermes.providers.config import configured, missing_fields, read_config
 from hermes.providers.delivery import Outbox
 from hermes.providers.discovery import find_provider
-from hermes.providers.hosting.client import in_passing, open_provider
 from hermes.providers.manager import running_for
+from hermes.providers.starting import in_passing, open_provider
 from hermes.providers.worker import TimedOut, Worker, in_words
 from hermes.session.compaction import UnusableResult, compress_with
 from hermes.session.engines import ENGINES, engine_folders, known_engines, named_engine

@@ -23,7 +23,7 @@ from hermes.portability.archive import ArchiveReader, ArchiveWriter, Contents
 from hermes.portability.consent import disable
 from hermes.portability.conversations_export import packaged_text, reading_copies
 from hermes.portability.exchange import NewHome, is_empty
-from hermes.providers.hosting.client import in_passing, open_provider
+from hermes.providers.starting import in_passing, open_provider
 from hermes.safety.secrets import mask_secrets
 from hermes.session.external import chosen_providers
 from hermes.settings.config import load_settings

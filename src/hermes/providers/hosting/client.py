@@ -1,4 +1,4 @@
-"""A provider that runs in a process of its own, seen from ours; and which providers do.
+"""A provider that runs in a process of its own, seen from ours.
 
 The manager sees an object with the members and hooks that the provider really has. When the process has ended, every
 call raises a `ProviderEnded`, and `initialize` starts it anew; when, and how often, is for the manager to say.
@@ -15,14 +15,14 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import HermesError, ProviderEnded, ProviderError
+from hermes.base.errors import ProviderEnded, ProviderError
 from hermes.base.values import value
 from hermes.providers.base import SeparateProcess
-from hermes.providers.discovery import find_provider, load_provider
+from hermes.providers.discovery import find_provider
 from hermes.providers.hosting.frames import (
     CALL,
     DATA,
@@ -38,11 +38,10 @@ from hermes.providers.hosting.frames import (
     ChannelClosed,
     TooLate,
 )
-from hermes.providers.manager import inside_a_provider
 from hermes.providers.worker import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
@@ -405,72 +404,8 @@ _DELIVERIES_TAKE = 4  # times what a tool may
 _LOADING_TAKES = 30.0  # seconds; imports are slow where disks are, however quick tools must be
 
 
-class StartingProviders:
-    """Providers on their way: processes that start while whoever opens them does something else."""
-
-    def __init__(self, home: Home, settings: Settings, names: Sequence[str]) -> None:
-        self._names = names
-        self._begun: dict[str, Any] = {}
-        self._problems: list[HermesError] = []
-        if names and inside_a_provider():
-            why = "a memory provider works without memory providers of its own"
-            self._problems.append(ProviderError(why, kind="absent"))
-            return
-        apart = {name: _runs_apart(home, settings, name) for name in names}
-        for name in sorted(names, key=lambda name: not apart[name]):
-            try:
-                begin = _in_a_process if apart[name] else _in_this_program
-                self._begun[name] = begin(home, settings, name)
-            except HermesError as error:
-                self._problems.append(error)
-
-    def finish(self) -> tuple[list[Any], list[HermesError]]:
-        """Those that have loaded, in order, and what is wrong with the others."""
-        for name, provider in list(self._begun.items()):
-            if isinstance(provider, SeparateProcess):
-                try:
-                    provider.wait_until_loaded()
-                except HermesError as error:
-                    self._problems.append(error)
-                    del self._begun[name]
-        return [self._begun[name] for name in self._names if name in self._begun], self._problems
-
-
-def open_provider(home: Home, settings: Settings, name: str) -> Any:
-    """A loaded provider where the settings want it; an error that says why it does not load."""
-    opened, problems = StartingProviders(home, settings, [name]).finish()
-    if problems:
-        raise problems[0]
-    return opened[0]
-
-
-@contextmanager
-def in_passing(provider: Any) -> Iterator[Any]:
-    """A provider for a few questions: a process that was started for it ends with them."""
-    try:
-        yield provider
-    finally:
-        if isinstance(provider, SeparateProcess):
-            provider.end_process()
-
-
-def _runs_apart(home: Home, settings: Settings, name: str) -> bool:
-    wanted = settings.text("memory.provider_process")
-    if wanted != "plugins":
-        return wanted == "all"
-    try:
-        return not find_provider(name, home.operator).bundled
-    except HermesError:
-        return False  # loading it says what is wrong
-
-
-def _in_this_program(home: Home, settings: Settings, name: str) -> Any:
-    del settings
-    return load_provider(name, home.operator)
-
-
-def _in_a_process(home: Home, settings: Settings, name: str) -> SeparateProcess:
-
+def in_a_process(home: Home, settings: Settings, name: str) -> SeparateProcess:
+    """A provider that loads in a process of its own while the caller goes on."""
     find_provider(name, home.operator)  # before anything is started for a name that nobody has
     tool = settings.number("memory.provider_tool_timeout")
     bounds = Bounds(
