@@ -15,7 +15,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, defaultdict
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -205,6 +205,8 @@ class AuthMiddleware:
         self._may_approve = may_approve
         self._metrics = metrics
         self._body = body or BodyLimits()
+        # The MCP library parses a body on the event loop, so what it gets is small enough to parse in a few ms.
+        self._mcp_body = replace(self._body, size=min(self._body.size, 1 << 20), signs=20_000)
         self._hosts = {*_LOCAL, *(host.lower() for host in hosts)}
         self._origins = {origin.lower().rstrip("/") for origin in origins}
         self._requests = Buckets(per_minute, clock)
@@ -265,7 +267,8 @@ class AuthMiddleware:
         self._metrics.in_flight += 1
         try:
             spend = partial(self._reading.take, scope[PERSON])
-            await self._app(scope, Body(receive, self._body, spend), watched)
+            limits = self._mcp_body if scope["path"].startswith("/mcp") else self._body
+            await self._app(scope, Body(receive, limits, spend), watched)
         except BodyRefused as refused:
             if not begun:
                 status = refused.status
