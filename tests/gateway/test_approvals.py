@@ -78,7 +78,7 @@ def test_nobody_presses_for_somebody_else(home: Path, api: BotApi) -> None:
         (question,) = questions(api, ANN)
         api.press(BOB, question, "Accept")  # a forged update: bob, in ann's chat
         api.press(BOB, question, "Accept", chat=BOB)
-        assert ask(api, gateway, BOB, "hello").endswith("Understood.")
+        assert "Understood." in ask(api, gateway, BOB, "hello")
         assert labels(question) == ["Accept", "Reject", "Show"]
     assert MemoryStore.open(ann(home)).entries("user") == ()
     assert len(Approvals(ann(home)).pending()[0]) == 1
