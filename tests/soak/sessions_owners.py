@@ -21,8 +21,22 @@ _OWNERS = ("local", "alice", "bob")
 _SESSIONS = 6
 _ABSENT_MESSAGE = 999_999_999
 # These take no name of a session, a message or a key, and return nothing that was stored.
+# An image is asked for by the hash of its bytes, which only its own messages tell.
 NOT_ABOUT_DATA = frozenset(
-    ("open", "close", "path", "journal_mode", "index", "embed", "sync", "bulk", "owner", "remove_unused_images")
+    [
+        "open",
+        "close",
+        "path",
+        "journal_mode",
+        "index",
+        "embed",
+        "sync",
+        "bulk",
+        "owner",
+        "remove_unused_images",
+        "images",
+        "share",
+    ]
 )
 
 
