@@ -101,7 +101,7 @@ def test_who_comes_with_a_home_of_hermes_agent_is_told_the_one_command_that_adop
     assert told.err.startswith(f"hermes: {home}/config.yaml is that of hermes-agent (it sets memory.flush_min_turns): ")
     assert "`hermes import hermes-agent` makes this home ours" in told.err
     assert "→ `hermes import hermes-agent` makes this home ours" in hermes("doctor", "--offline").out
-    assert "`hermes import hermes-agent` makes its whole home ours" in hermes("sessions", "list").err
+    assert "`hermes import hermes-agent` makes this home ours" in hermes("sessions", "list").err
     shown = hermes("import", "hermes-agent", "--dry-run").out
     assert "a preview, nothing is changed yet: " in shown
     assert f"- other: `{home}/logs` (nothing in Hermes reads it)" in shown
