@@ -87,16 +87,21 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, Any]:
 
 
 @pytest.fixture
-def on_postgres(postgres: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """From here on the homes of this test keep their conversations in a new database; returns its address."""
+def on_postgres(postgres: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """From here on the homes of this test keep their conversations in a new database; gives its address."""
     import psycopg
+
+    from hermes.storage.postgres.database import pool_of
 
     name = f"test_{os.urandom(6).hex()}"
     with psycopg.connect(postgres, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE prepared")
     address = postgres.replace("/postgres?", f"/{name}?")
     monkeypatch.setenv("HERMES_STORAGE_URL", address)
-    return address
+    yield address
+    pool_of(address).close()  # else the connections of all tests together are more than the server gives out
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
