@@ -7,7 +7,8 @@ keyword-only dataclass. Modules that load heavier libraries anyway may use `data
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from collections import deque
@@ -111,3 +112,21 @@ class Notices:
     def take(self) -> list[Notice]:
         """What came since the last look; each notice is given out once."""
         return [self._waiting.popleft() for _ in range(len(self._waiting))]
+
+
+class _Pattern:
+    def __init__(self, source: str, flags: int) -> None:
+        self._source, self._flags = source, flags
+
+    def __getattr__(self, name: str) -> object:
+        found: object = getattr(re.compile(self._source, self._flags), name)
+        setattr(self, name, found)
+        return found
+
+
+def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
+    """A regular expression that is compiled when it is first used.
+
+    Safety has a hundred of them, and most texts need a handful; compiling all takes longer than starting Python.
+    """
+    return cast("re.Pattern[str]", _Pattern(source, flags))

@@ -11,6 +11,8 @@ import os
 import re
 from typing import TYPE_CHECKING
 
+from hermes.base.values import lazy_pattern
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
@@ -29,8 +31,8 @@ _NAME = "memory-context"
 _BLANKS = r"\s{0,16}"
 _ATTRIBUTES = r"(?:[\s/][^<>]{0,256})?"
 _TAG_PATTERN = rf"<{_BLANKS}(?:(?P<slash>/){_BLANKS})?{_NAME}(?P<attributes>{_ATTRIBUTES})>"
-_TAG = re.compile(_TAG_PATTERN, re.IGNORECASE)
-_NONCE = re.compile(r"nonce\s*=\s*[\"']?([^\"'\s/<>]+)", re.IGNORECASE)
+_TAG = lazy_pattern(_TAG_PATTERN, re.IGNORECASE)
+_NONCE = lazy_pattern(r"nonce\s*=\s*[\"']?([^\"'\s/<>]+)", re.IGNORECASE)
 
 
 def _any_prefix(name: str, then: str) -> str:
@@ -41,7 +43,7 @@ def _any_prefix(name: str, then: str) -> str:
     return pattern
 
 
-_TAG_SO_FAR = re.compile(rf"<{_BLANKS}(?:/{_BLANKS})?{_any_prefix(_NAME, then=_ATTRIBUTES)}", re.IGNORECASE)
+_TAG_SO_FAR = lazy_pattern(rf"<{_BLANKS}(?:/{_BLANKS})?{_any_prefix(_NAME, then=_ATTRIBUTES)}", re.IGNORECASE)
 
 # The notes of hermes-agent and our own begin alike; what follows up to the bracket differs.
 _NOTE_START = "[System note: The following is recalled memory context, NOT new user input."
@@ -230,7 +232,7 @@ UNCLOSED = (
     "`<private>` was not closed, so everything behind it counts as private: the model reads it and nothing of it is"
     " kept. `</private>` ends a private part."
 )
-_PRIVATE_TAG = re.compile(r"<\s*(/?)\s*private(?:\s[^<>]*)?>", re.IGNORECASE)
+_PRIVATE_TAG = lazy_pattern(r"<\s*(/?)\s*private(?:\s[^<>]*)?>", re.IGNORECASE)
 
 
 def without_private(text: str) -> str:

@@ -11,6 +11,7 @@ import re
 import unicodedata
 
 from hermes.base.errors import ScannerUnavailable
+from hermes.base.values import lazy_pattern
 from hermes.safety.wording import share_known, weights
 
 TYPE_CHECKING = False
@@ -47,11 +48,11 @@ _PLAIN = frozenset({"Lo", "Ll", "Cs", "So", "Nd", "Mc"})
 _DROPPED = frozenset({"Me", "Cc", "Cf", "Cn", "Co"})
 _LONGEST_EXPANSION = 4  # one ligature stands for 18 letters of a blessing; a text full of them must not grow
 _ASCII_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
-_ANSI = re.compile(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
-_JAMO = re.compile("[\uac00-\ud7a3]?[\u1100-\u11ff]+")
-_CAMEL = re.compile("[a-z][A-Z]")
-_CAMEL_WORD = re.compile("(?<![A-Za-z])[A-Za-z]*?[a-z][A-Z][A-Za-z]*")
-_CAMEL_PART = re.compile("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_ANSI = lazy_pattern(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
+_JAMO = lazy_pattern("[\uac00-\ud7a3]?[\u1100-\u11ff]+")
+_CAMEL = lazy_pattern("[a-z][A-Z]")
+_CAMEL_WORD = lazy_pattern("(?<![A-Za-z])[A-Za-z]*?[a-z][A-Z][A-Za-z]*")
+_CAMEL_PART = lazy_pattern("[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _SHORTEST_CAMEL = 2.5  # letters of each part on average; less is tHiS
 _FEWEST_SKELETON = 3
 
@@ -350,13 +351,13 @@ def _from_punycode(piece: str) -> str:
 _ROT13 = str.maketrans(_ALPHABET, "nopqrstuvwxyzabcdefghijklm")
 _ATBASH = str.maketrans(_ALPHABET, _ALPHABET[::-1])
 _LEET = str.maketrans("0134578@$!+|€", "oieastbasitle")
-_LEET_SIGN = re.compile(r"[a-z][0134578@$!+|€]|[0134578@$+|€][a-z]")
-_LEET_WORD = re.compile(r"(?<![a-z0134578@$!+|€])[0134578@$!+|€]*[a-z][a-z0134578@$!+|€]*")
-_LIST_MARK = re.compile(r"(?:\s*(?:[-*+•>|#]{1,6}|\(?[0-9]{1,3}[.):\]]|\(?[a-z][.)])){0,3}\s*")
-_LETTERS = re.compile(r"[a-z]{2,}")
-_GLUED = re.compile(r"[a-z]{12,}")
-_LETTER_GAPS = re.compile(r"\s{2,}|\s?[/|]\s?|\s*\n\s*")
-_BETWEEN_LETTERS = re.compile(r"[^\w\n]|_")
+_LEET_SIGN = lazy_pattern(r"[a-z][0134578@$!+|€]|[0134578@$+|€][a-z]")
+_LEET_WORD = lazy_pattern(r"(?<![a-z0134578@$!+|€])[0134578@$!+|€]*[a-z][a-z0134578@$!+|€]*")
+_LIST_MARK = lazy_pattern(r"(?:\s*(?:[-*+•>|#]{1,6}|\(?[0-9]{1,3}[.):\]]|\(?[a-z][.)])){0,3}\s*")
+_LETTERS = lazy_pattern(r"[a-z]{2,}")
+_GLUED = lazy_pattern(r"[a-z]{12,}")
+_LETTER_GAPS = lazy_pattern(r"\s{2,}|\s?[/|]\s?|\s*\n\s*")
+_BETWEEN_LETTERS = lazy_pattern(r"[^\w\n]|_")
 _FEWEST_LINES = 4
 _LONGEST_LINE = 60
 _FEWEST_WORDS = 3

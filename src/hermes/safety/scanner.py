@@ -8,9 +8,7 @@ classes are listed in `hermes.safety.verdict`.
 
 from __future__ import annotations
 
-import re
-
-from hermes.base.values import value
+from hermes.base.values import lazy_pattern, value
 from hermes.safety.reveal import decode, disguises, fold
 from hermes.safety.structure import forgeries, hidden_texts, line_of, on_the_floor
 from hermes.safety.verdict import ASK, CLEAN, LONGEST_EXCERPT, REFUSE, SEVERITY, Finding, conclude, shorten
@@ -167,7 +165,7 @@ def _split(joined: str, scope: str) -> Iterator[Finding]:
 # then. Who hides something, or forges the marks around a text, is not wrong by chance: such a text is left out as a
 # whole, and so is one that still looks like an attack without those paragraphs, or of which they are a large part.
 
-_BETWEEN = re.compile(r"\n[^\S\n]*\n\s*")
+_BETWEEN = lazy_pattern(r"\n[^\S\n]*\n\s*")
 _NO_ACCIDENT = frozenset({"hidden_text", "forged_markup"})
 _SMALL_PART = 4  # what is left out is at most one in so many characters
 _MOST = 2_000  # paragraphs: each is judged by itself, and so many may take most of a second

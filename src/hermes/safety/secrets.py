@@ -13,7 +13,7 @@ from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from hermes.base.values import value
+from hermes.base.values import lazy_pattern, value
 from hermes.safety.secret_formats import BEFORE_PREFIX, PHRASES, TOKENS
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ _WORD_PLACES = Beginnings(
     "?ifr|basi|mysq|pat.|psk",
 )
 _BEFORE_WORDS = _listed("auth|requirepass|login|airtable|seed|mnemonic|recovery|wallet|phrase|words")
-_BEFORE_SECRETS = re.compile(
+_BEFORE_SECRETS = lazy_pattern(
     r"(?:sess|sid|cookie)[\w-]{0,40}[\"']?\s{0,3}[=:]|://[^\s\"'<>]{1,301}@"
     r"|(?:pin|puk|code|otp|cv[vc]|ssn|social sec|door|gate|lock|safe|backup)[^\0]{0,80}?[0-9]{3}"
     rf"|{'|'.join(_BEFORE_WORDS)}|(?:backup|secret) (?:phrase|words)"
@@ -173,7 +173,7 @@ _BEFORE_SECRETS = re.compile(
     r"|\?ifre)[^\0]{0,100}?[0-9\"'`!@#$^&*+~?=:|>]"
 )
 _ASCII = bytes(range(128))
-_NOT_ASCII = re.compile("|".join((r"[\d\u017f\u212a]", *(word.replace(" ", "") for word in _BESIDE_FOREIGN[1:]))))
+_NOT_ASCII = lazy_pattern("|".join((r"[\d\u017f\u212a]", *(word.replace(" ", "") for word in _BESIDE_FOREIGN[1:]))))
 _ZEROS = bytes.maketrans(b"123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", b"0" * 9 + b"A" * 26)
 _FEWEST_CARD_DIGITS = b"0" * 13
 _PARTS = bytes(ord(" " if byte in {0, *_SEPARATORS} - {ord("?")} else "a") for byte in range(256))
@@ -237,7 +237,7 @@ def _telling_runs(text: str, raw: bytes) -> Iterator[int]:
 
 # Calls and results of tools are JSON: a text inside is searched as it was before it was written there, however often
 # that happened (each time doubles the backslashes), and the places of what is found are mapped back.
-_ESCAPE = re.compile(r"\\+(?:(?P<sign>[nrt\"'/])|u(?P<code>[0-9a-fA-F]{4}))|\\{2,}")
+_ESCAPE = lazy_pattern(r"\\+(?:(?P<sign>[nrt\"'/])|u(?P<code>[0-9a-fA-F]{4}))|\\{2,}")
 _SIGNS = {"n": "\n", "t": "\t", "r": "\r"}
 _SURROGATES = range(0xD800, 0xE000)
 
@@ -359,7 +359,7 @@ def _without_markers(text: str) -> str:
 # Keys that are plainly examples: documentation and settings are full of them, and they harm nobody.
 
 _FEWEST_CHARACTERS = 3
-_EXAMPLE = re.compile(
+_EXAMPLE = lazy_pattern(
     r"\.\.\.|\u2026|\*{3}|\$\{|\{\{|\A[<%{\[(]|\A\$(?!\w{1,10}\$)|\A(?i:passw(?:or)?d|pass|pwd|secret|token|key|pw|none|null)\Z"
     r"|(?i:x{5}|example|your[_-]|change_?me|placeholder|redacted|dummy|1234567890abcdef)"
 )
@@ -372,15 +372,17 @@ def _is_example(text: str) -> bool:
 
 # Card and account numbers, recognised by their check digits.
 
-_CARD = re.compile(r"(?:[3-6]\d{3}|2[2-7]\d\d)(?<![\w.+/=-]\d{4})(?:[ -]?\d){9,15}(?![\w./=]|-\d)")
-_IBAN = re.compile(r"[A-Z]{2}\d\d(?<![A-Za-z0-9][A-Z]{2}\d\d)(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])")
+_CARD = lazy_pattern(r"(?:[3-6]\d{3}|2[2-7]\d\d)(?<![\w.+/=-]\d{4})(?:[ -]?\d){9,15}(?![\w./=]|-\d)")
+_IBAN = lazy_pattern(
+    r"[A-Z]{2}\d\d(?<![A-Za-z0-9][A-Z]{2}\d\d)(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])"
+)
 # Sixteen digits in a row have a right check digit one time in ten; these words say what they are instead.
-_OTHER_NUMBER = re.compile(
+_OTHER_NUMBER = lazy_pattern(
     r"(?:order|invoice|track(?:ing)?|ticket|shipment|parcel|phone|tel|fax|isbn|ean|gtin|imei|epoch|timestamp|build|serial"
     r"|snowflake|message|channel|user|id|ids|number|no|nr)\W{0,4}\Z",
     re.IGNORECASE,
 )
-_CARD_WORD = re.compile(r"card|visa|master|amex|credit|debit|pan\b|payment", re.IGNORECASE)
+_CARD_WORD = lazy_pattern(r"card|visa|master|amex|credit|debit|pan\b|payment", re.IGNORECASE)
 _LENGTHS = {"34": (15,), "37": (15,), "36": (14,), "38": (14,), "30": (14,)}
 _USUAL_LENGTHS = (16, 19)
 _IBAN_LENGTHS = range(15, 35)
@@ -440,8 +442,8 @@ _WORDS = {
     **dict.fromkeys(_SERVICES, "service"),
     **dict.fromkeys((*_SHORT_PASSWORD_WORDS, *_SHORT_KEY_WORDS), ""),  # depends on what stands around it
 }
-_NAME_GOES_ON = re.compile(r"[A-Za-z0-9_]{0,40}")
-_ASSIGNED = re.compile(
+_NAME_GOES_ON = lazy_pattern(r"[A-Za-z0-9_]{0,40}")
+_ASSIGNED = lazy_pattern(
     r"[\"'`\])]{0,2}"
     # what it is the password for may stand between the word and the colon
     r"(?:\s(?:for|of|on|to|de|para|pour|f\u00fcr|\u043e\u0442|\u0434\u043b\u044f)\s[^\n:=]{1,40}(?=[:=]|\sis\s))?"
@@ -453,9 +455,9 @@ _ASSIGNED = re.compile(
     r"|(?P<bare>[^\s\"'`<>,;|=:(]{2,300}={0,2}))",
     re.IGNORECASE,
 )
-_REST_OF_PASSWORD = re.compile(r"[^\s\"'`<>,;&|)\]}]{0,300}")
-_TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9+/_.~-]{19,500}={0,2}")
-_SURE_WORD = re.compile(
+_REST_OF_PASSWORD = lazy_pattern(r"[^\s\"'`<>,;&|)\]}]{0,300}")
+_TOKEN = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9+/_.~-]{19,500}={0,2}")
+_SURE_WORD = lazy_pattern(
     r"api[_ -]?key|secret|token|passw|credential|licen[cs]e|\bhex\b|\baes\b|hmac|(?:access|private)[_ -]?key",
     re.IGNORECASE,
 )
@@ -471,57 +473,57 @@ _ON_A_LINE = 24  # characters of a key that nothing but its line gives away
 _DIGEST_LENGTHS = (40, 64)  # a commit or a SHA-256, unless the line is sure
 
 # A name that goes on like this is about a secret, not one: password_min_length, token_url, KEY_ID.
-_ABOUT = re.compile(
+_ABOUT = lazy_pattern(
     r"min|max|len|timeout|ttl|reset|ur[il]|path|file|dir|name|field|input|policy|age|day|expir|rotat|type|format|prefix"
     r"|count|limit|id(?![a-z])|strength|regex|hint|label|env|var|ref|header|endpoint|manager|store|bucket|algo|version"
     r"|size|index|usage|budget|per_|window|izer|ized|ization",
     re.IGNORECASE,
 )
-_HARMLESS_BEFORE = re.compile(
+_HARMLESS_BEFORE = lazy_pattern(
     r"(?:public|cache|primary|foreign|partition|sort|idempotency|object|s3|translation|i18n|routing|publishable|max|ssh"
     r"|row|shard|lock|redis|map|dict|natural|surrogate|composite|hot|arrow|deploy|host|fingerprint|thumbprint|tracking"
     r"|cursor|page|next|continuation|pagination)[\s_-]{0,2}\Z",
     re.IGNORECASE,
 )
-_FINGERPRINT = re.compile(
+_FINGERPRINT = lazy_pattern(
     r"(?:sha-?\d|md5|blake|commit|digest|hash|checksum|integrity|rev(?:ision)?\b|etag|uuid|guid|trace|span|request"
     r"|fingerprint|thumbprint|image|build|zone|\bids?\b|merge|branch|\btag\b|base64,|AAAA[BCE]\d|ssh-|ecdsa-|public|serial|cursor)",
     re.IGNORECASE,
 )
-_PLACEHOLDER_MARKS = re.compile(r"[<>{}\[\]()]|\A[$%]|\$[A-Z_]{3}|%[A-Z]{3}|://")
-_PLACEHOLDER_WORDS = re.compile(
+_PLACEHOLDER_MARKS = lazy_pattern(r"[<>{}\[\]()]|\A[$%]|\$[A-Z_]{3}|%[A-Z]{3}|://")
+_PLACEHOLDER_WORDS = lazy_pattern(
     r"\.\.\.|\u2026|\*{3}|\$\{|\$\(|\{\{|\A[<$%{\[]|x{4}|your|example|change_?me|dummy|placeholder|redact|todo|fixme|sample"
     r"|replace|insert|environ|getenv|process\.env|config\.|settings\.|secrets\.|self\.|this\.|undefined|required"
     r"|optional|\bnone\b|\bnull\b|\btrue\b|\bfalse\b|masked|hidden|not[_ -]?set|lorem|foo.?bar|\A(?:op|arn|vault):",
     re.IGNORECASE,
 )
-_PLAIN_SEGMENT = re.compile(r"[A-Za-z]?[a-z._-]*[\d.-]{0,8}|[A-Z]+")
-_FILE_NAME = re.compile(r"[\w/.-]{1,200}\.[a-z]{2,5}")
-_UUID_WORD = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_NUMBER_WITH_UNIT = re.compile(r"[\d.,:_/+-]+[a-z%]{0,3}", re.IGNORECASE)
-_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
-_HEX_WORD = re.compile(r"(?:0x)?[0-9a-f]{16,}", re.IGNORECASE)
-_RUN = re.compile(r"[A-Z]+|[a-z]+|[0-9]+")
+_PLAIN_SEGMENT = lazy_pattern(r"[A-Za-z]?[a-z._-]*[\d.-]{0,8}|[A-Z]+")
+_FILE_NAME = lazy_pattern(r"[\w/.-]{1,200}\.[a-z]{2,5}")
+_UUID_WORD = lazy_pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
+_NUMBER_WITH_UNIT = lazy_pattern(r"[\d.,:_/+-]+[a-z%]{0,3}", re.IGNORECASE)
+_PART = lazy_pattern(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+_HEX_WORD = lazy_pattern(r"(?:0x)?[0-9a-f]{16,}", re.IGNORECASE)
+_RUN = lazy_pattern(r"[A-Z]+|[a-z]+|[0-9]+")
 
-_PIN = re.compile(
+_PIN = lazy_pattern(
     r"(?:\b(?:PIN|PUK)\b|(?i:\bpin\s?(?:code|number)|\bpasscode|\bpuk\b|\bpin(?=\s{0,2}[:=]|\s(?:is|was)\b)))"
     r"(?i:[\s:=#-]{1,4}(?:is|was|code|for|to|of)?(?:\s\w{1,12}){0,3}?[\s:=]{0,3})"
     r"(?P<s>\d{4}(?:\d{2}(?:\d{2})?)?)(?![\d.]\d|\d|-\d|\s?(?:px|mm|ms|Hz))"
 )
-_DOOR = re.compile(
+_DOOR = lazy_pattern(
     r"(?i:(?:(?:alarm|door|gate|garage|entry|lock|safe|security|unlock|access|verification|2fa|backup|login)\s"
     r"(?:codes?|combination|pin)|\botp|\bcvv2?|\bcvc2?)\s{0,2}(?:(?:is|was|:|=)\s{0,2})?)"
     r"(?P<s>\d{3,8}(?:[- ]\d{2,4}){0,3})(?![\d%]|\.\d)"
 )
-_SSN = re.compile(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
+_SSN = lazy_pattern(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
 # What must stand in the lower case of a text for the pattern to match: with no case to ignore it is found much sooner.
 _NUMBERS = (
-    ("pin", _PIN, re.compile(r"\b(?:pin|puk|passcode)")),
-    ("code", _DOOR, re.compile(r"(?:code|combination|pin|otp|cv[vc])\w?\s{0,2}(?:(?:\w{2,3}|:|=)\s{0,2})?\d{3}")),
-    ("social security number", _SSN, re.compile(r"\bssn\b|social security")),
+    ("pin", _PIN, lazy_pattern(r"\b(?:pin|puk|passcode)")),
+    ("code", _DOOR, lazy_pattern(r"(?:code|combination|pin|otp|cv[vc])\w?\s{0,2}(?:(?:\w{2,3}|:|=)\s{0,2})?\d{3}")),
+    ("social security number", _SSN, lazy_pattern(r"\bssn\b|social security")),
 )
-_SEED = re.compile(r"seed|mnemonic|recovery|wallet|bip-?39|(?:backup|secret) (?:phrase|words)")
-_SEED_PHRASE = re.compile(r"(?<![a-z])[a-z]{3,8}(?:(?:\s{1,2}|,\s?|\s?\d{1,2}[.)]\s?)[a-z]{3,8}){11,23}(?![a-z])")
+_SEED = lazy_pattern(r"seed|mnemonic|recovery|wallet|bip-?39|(?:backup|secret) (?:phrase|words)")
+_SEED_PHRASE = lazy_pattern(r"(?<![a-z])[a-z]{3,8}(?:(?:\s{1,2}|,\s?|\s?\d{1,2}[.)]\s?)[a-z]{3,8}){11,23}(?![a-z])")
 _SEED_WINDOW, _SEED_STARTS_WITHIN = 400, 60
 _NOT_IN_SEEDS = frozenset(_listed("the|and|for|with|from|are|was|were|not|but|our|has|have|had|its|will"))
 

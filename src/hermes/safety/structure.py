@@ -9,7 +9,7 @@ import os.path
 import re
 from itertools import islice
 
-from hermes.base.values import value
+from hermes.base.values import lazy_pattern, value
 from hermes.safety.reveal import read_lines
 from hermes.safety.verdict import ASK, CLEAN, REFUSE, SEVERITY
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 # Hidden text.
 
-_SUSPECTS = re.compile(
+_SUSPECTS = lazy_pattern(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_TAGS = re.compile("[\U000e0000-\U000e007f]+")
-_FLAG = re.compile("^[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f$")
-_SELECTORS = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
+_TAGS = lazy_pattern("[\U000e0000-\U000e007f]+")
+_FLAG = lazy_pattern("^[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f$")
+_SELECTORS = lazy_pattern("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 _INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
 )
 _INVISIBLE_RUN = re.compile(f"[{_INVISIBLE}]{{6,}}")
 _BITS = re.compile(f"[{_INVISIBLE}]")
 # An override ends with its sign, or with the paragraph.
-_OVERRIDE = re.compile("([\u202d\u202e])([^\u202c\n\r\x1c-\x1e\x85\u2029]*)")
-_EMBEDDING = re.compile("[\u202a\u202b\u2066\u2067\u2068]")
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe]")
+_OVERRIDE = lazy_pattern("([\u202d\u202e])([^\u202c\n\r\x1c-\x1e\x85\u2029]*)")
+_EMBEDDING = lazy_pattern("[\u202a\u202b\u2066\u2067\u2068]")
+_RIGHT_TO_LEFT = lazy_pattern("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe]")
 # Between letters of scripts that are written without joiners, nothing invisible has a meaning.
 _JOINED = "A-Za-z0-9\u00c0-\u024f\u0370-\u052f\u4e00-\u9fff\u3040-\u30ff\uac00-\ud7a3"
-_INSIDE_WORD = re.compile(
+_INSIDE_WORD = lazy_pattern(
     f"(?<=[{_JOINED}])[\u00ad\u034f\u061c\u180e\u200b-\u200f\u2060-\u2064\ufeff\ufff9-\ufffc]+(?=[{_JOINED}])"
 )
 _FEWEST_BITS = 24
@@ -154,9 +154,9 @@ def _is_ideograph(char: str) -> bool:
 # Imitations of the frame: template tokens, role lines, fences, headers, delimiters.
 
 FRAMES = os.path.join(os.path.dirname(__file__), "data", "frames.txt")
-_DELIMITER_LINE = re.compile(r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)")
+_DELIMITER_LINE = lazy_pattern(r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)")
 # Whoever explains a format names its signs; our own frame is never explained in an entry.
-_TALK = re.compile(
+_TALK = lazy_pattern(
     r"\b(?:xml|html|elements?|tags?|templates?|tokenizer|schema|parser|escaped?|regex|fixtures?|syntax|tokens"
     r"|transcripts?|strip(?:ped)?)\b"
 )

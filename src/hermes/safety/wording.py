@@ -7,14 +7,13 @@ its own, and the highest counts, so harmless neighbours cannot weaken a verdict.
 from __future__ import annotations
 
 import os.path
-import re
 import struct
 import zlib
 from itertools import accumulate
 from math import sqrt
 
 from hermes.base.errors import ScannerUnavailable
-from hermes.base.values import value
+from hermes.base.values import lazy_pattern, value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,13 +40,13 @@ _MOST_KEPT = 20_000
 _START = b"^"
 _IDEOGRAPH = 3  # bytes
 
-_SENTENCE_END = re.compile("[.!?]+[\"')\\]]*(?=\\s)|[\n\r;\u3002\uff01\uff1f\uff1b\u0964\u061f\u06d4]+")
+_SENTENCE_END = lazy_pattern("[.!?]+[\"')\\]]*(?=\\s)|[\n\r;\u3002\uff01\uff1f\uff1b\u0964\u061f\u06d4]+")
 # Where an address leads says little, that there is one says much.
-_ADDRESS = re.compile(r"(?:https?|ftp)://[^\s<>\"')\]]+|www\.[^\s<>\"')\]]+")
-_MAIL = re.compile(r"[\w+-]{1,64}(?:\.[\w+-]{1,64}){0,8}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
-_WORD = re.compile(r"[^\W_]++(?:'[^\W_]++)*+")
+_ADDRESS = lazy_pattern(r"(?:https?|ftp)://[^\s<>\"')\]]+|www\.[^\s<>\"')\]]+")
+_MAIL = lazy_pattern(r"[\w+-]{1,64}(?:\.[\w+-]{1,64}){0,8}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
+_WORD = lazy_pattern(r"[^\W_]++(?:'[^\W_]++)*+")
 # Chinese, Japanese, Thai, Lao, Burmese and Khmer do not put spaces between words: their letters count one by one.
-_UNSPACED = re.compile("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff])")
+_UNSPACED = lazy_pattern("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff])")
 
 
 @value
