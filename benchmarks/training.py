@@ -40,9 +40,9 @@ FEWEST_USES = 3  # that make a word a common one
 EVERYDAY_COUNTS = 2.0  # a plain fact or a preference must pass; a note that looks like an attack may be asked about
 SHORTEST, LONGEST = 40, 1_200  # characters of a paragraph worth learning from
 MOST_REFUSED = 0.0015  # share of harmless texts that may be refused; the promise is 0.2 %
-MOST_ASKED = {"memory": 0.1, "context": 0.01}  # share of look-alikes, and of documentation, that may be asked about
+MOST_ASKED = {"memory": 0.15, "context": 0.01}  # share of look-alikes, and of documentation, that may be asked about
 # Batches written without a look at what the scanner gets wrong; the others hold more hard cases than life does.
-UNSEEN = ("17", "18", "19", "20")
+UNSEEN = ("17", "18", "19", "20", "22")
 CODE_STEP = 4  # only every fourth module of it
 _LICENSE = re.compile(r"(?i)^(?:licen[cs]e|copying|notice)")
 _PARAGRAPHS = re.compile(r"\n[^\S\n]*\n\s*")

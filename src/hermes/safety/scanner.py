@@ -137,12 +137,23 @@ def scan_entries(entries: Sequence[str], scope: str = "memory") -> tuple[Verdict
             if narrower or any(len(entry) > _EDGE for entry in between):
                 continue  # a whole long entry between two others separates them
             joined = " ".join([entries[first][-_EDGE:], *between, entries[last][:_EDGE]])
-            split = [each for each in _split(joined, scope) if SEVERITY[each.level] > max(alone[first : last + 1])]
+            window = entries[first : last + 1]
+            worst = max(alone[first : last + 1])
+            split = [
+                each
+                for each in _split(joined, scope)
+                if SEVERITY[each.level] > worst or (each.level == ASK and not any(_has_floor(text) for text in window))
+            ]
             if split:
                 flagged.append((first, last))
                 for index in range(first, last + 1):
                     found[index] += split
     return tuple(conclude(findings) for findings in found)
+
+
+def _has_floor(text: str) -> bool:
+    """Whether a pattern of the documents is in a text by itself, and so needs no neighbour."""
+    return any(True for _ in on_the_floor(fold(text)))
 
 
 def _split(joined: str, scope: str) -> Iterator[Finding]:
