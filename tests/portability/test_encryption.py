@@ -13,9 +13,8 @@ import pytest
 
 from hermes.base.errors import DamagedFile, SettingsError, StorageError
 from hermes.memory.store import MemoryStore
-from hermes.portability.archive import ArchiveReader
+from hermes.portability.archive import ArchiveReader, Key, Lock, is_encrypted
 from hermes.portability.backups import create_backup, list_backups, prune_backups, restore_backup, verify_backup
-from hermes.portability.encryption import Key, Lock, is_encrypted
 from hermes.portability.home import Selection, export_home, import_home
 from hermes.session.session import MemorySession
 

@@ -1,4 +1,8 @@
-"""Archives of ours: a zip or a folder with `manifest.json`, which names every file with its size and checksum."""
+"""Archives of ours: a zip or a folder with `manifest.json`, which names every file with its size and checksum.
+
+An archive may be encrypted with age, by a passphrase or for recipients. `age -d backup.zip.age > backup.zip` opens it
+without Hermes. It is held in memory whole, because nothing of it may be written in plain text on the way.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +17,98 @@ import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes.base.errors import DamagedFile, NotFound, StorageError, UnsafePath
-from hermes.portability.encryption import SUFFIX, is_encrypted
+from hermes.base.errors import DamagedFile, ExtraMissing, NotFound, SettingsError, StorageError, UnsafePath, command
 from hermes.storage.files import MIGRATION_FOLDER as MIGRATING
 from hermes.storage.files import PRIVATE_FILE, explain, make_private_folders
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import IO
 
-    from hermes.portability.encryption import Key, Lock
+ENCRYPTED = ".age"
+_MAGIC = b"age-encryption.org/"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """What an archive is encrypted with: a passphrase, or the public keys (age1…, ssh-…) of who may open it."""
+
+    passphrase: str = ""
+    recipients: Sequence[str] = ()
+
+    def seal(self, data: bytes) -> bytes:
+        age = _library()
+        if not self.recipients:
+            return bytes(age.passphrase.encrypt(data, self.passphrase))
+        return bytes(age.encrypt(data, [_recipient(age, each) for each in self.recipients]))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Key:
+    """What opens an archive: a file with secret keys, or the passphrase, which is asked for when it is needed."""
+
+    passphrase: Callable[[], str]
+    identity: str = ""
+
+    def open(self, path: str) -> io.BytesIO:
+        age = _library()
+        data = _read(path)
+        with_passphrase = b"\n-> scrypt " in data[:200]
+        try:
+            if with_passphrase:
+                return io.BytesIO(age.passphrase.decrypt(data, self.passphrase()))
+            if not self.identity:
+                raise SettingsError(
+                    f"{path} is encrypted for a recipient; name the file with the secret key: --identity"
+                )
+            return io.BytesIO(age.decrypt(data, _identities(age, self.identity)))
+        except age.DecryptError as error:
+            wrong = (
+                "the passphrase is wrong" if with_passphrase else f"no key in {self.identity} is one of its recipients"
+            )
+            raise DamagedFile(f"{path} cannot be opened: {wrong}, or the file was altered ({error})") from error
+
+
+def is_encrypted(path: str) -> bool:
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        return file.read(len(_MAGIC)) == _MAGIC
+
+
+def _library() -> Any:
+    try:
+        import pyrage
+    except ImportError as error:
+        raise ExtraMissing(f"encryption needs the package pyrage: {command('encrypt')} brings it") from error
+    return pyrage
+
+
+def _recipient(age: Any, text: str) -> Any:
+    try:
+        return (age.ssh if text.startswith("ssh-") else age.x25519).Recipient.from_str(text)
+    except age.RecipientError as error:
+        raise SettingsError(f"{text!r} is no public key of age (age1…) or of SSH (ssh-ed25519 …): {error}") from error
+
+
+def _identities(age: Any, path: str) -> list[Any]:
+    data = _read(path)
+    try:
+        if b"PRIVATE KEY" in data:
+            return [age.ssh.Identity.from_buffer(data)]
+        lines = [line.strip() for line in data.decode().splitlines()]
+        return [age.x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#")]
+    except (age.IdentityError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} holds no secret key of age (AGE-SECRET-KEY-1…) or SSH: {error}") from error
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise explain("read", path, error) from error
+
 
 MANIFEST = "manifest.json"
 _DAY_ZERO = (1980, 1, 1, 0, 0, 0)
@@ -83,9 +169,9 @@ class ArchiveWriter(Contents):
     def __enter__(self) -> Self:
         if os.path.lexists(self.out):
             raise StorageError(f"{self.out} is there already; name another file, or remove it first")
-        if (self._lock is not None) != self.out.endswith(SUFFIX):
+        if (self._lock is not None) != self.out.endswith(ENCRYPTED):
             raise StorageError(
-                f"{self.out}: an archive is encrypted when its name ends with .zip{SUFFIX}, and only then"
+                f"{self.out}: an archive is encrypted when its name ends with .zip{ENCRYPTED}, and only then"
             )
         make_private_folders(os.path.dirname(self.out))
         try:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, StorageError
-from hermes.portability.archive import ArchiveReader, ArchiveWriter, remove_tree
+from hermes.portability.archive import ENCRYPTED, ArchiveReader, ArchiveWriter, is_encrypted, remove_tree
 from hermes.portability.consent import disable
-from hermes.portability.encryption import SUFFIX, is_encrypted
 from hermes.portability.exchange import NewHome, is_empty
 from hermes.portability.home import HomeFiles
 from hermes.storage.files import is_running
@@ -19,7 +18,7 @@ from hermes.storage.files import is_running
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hermes.portability.encryption import Key, Lock
+    from hermes.portability.archive import Key, Lock
 
 FORMAT = "hermes-backup"
 VERSION = 1
@@ -59,12 +58,12 @@ def create_backup(
     """
     if not os.path.isdir(home):
         raise NotFound(f"there is no home at {home}; nothing to back up")
-    path = out or os.path.join(home, FOLDER, new_name() + (SUFFIX if lock else ""))
+    path = out or os.path.join(home, FOLDER, new_name() + (ENCRYPTED if lock else ""))
     if out is None:
         _remove_abandoned(os.path.dirname(path))
-    if not path.removesuffix(SUFFIX).endswith(_SUFFIX):
+    if not path.removesuffix(ENCRYPTED).endswith(_SUFFIX):
         raise StorageError(
-            f"{path}: the name of a backup ends with {_SUFFIX}, of an encrypted one with {_SUFFIX}{SUFFIX}"
+            f"{path}: the name of a backup ends with {_SUFFIX}, of an encrypted one with {_SUFFIX}{ENCRYPTED}"
         )
     about: dict[str, Any] = {"format": FORMAT, "version": VERSION, "made_at": time.time(), "why": why}
     # What is to be encrypted is not copied to the place it goes to.
@@ -112,7 +111,7 @@ def list_backups(home: str) -> list[Backup]:
     """Those of the home's own folder, newest first; one that cannot be read is listed with the reason."""
     folder = os.path.join(home, FOLDER)
     inside = os.listdir(folder) if os.path.isdir(folder) else []
-    names = [name for name in inside if name.removesuffix(SUFFIX).endswith(_SUFFIX)]
+    names = [name for name in inside if name.removesuffix(ENCRYPTED).endswith(_SUFFIX)]
     found = []
     for name in names:
         path = os.path.join(folder, name)

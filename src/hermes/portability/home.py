@@ -38,7 +38,7 @@ from hermes.storage.locks import FileLock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes.portability.encryption import Key, Lock
+    from hermes.portability.archive import Key, Lock
     from hermes.settings.home import Home
 
 

@@ -11,10 +11,9 @@ from hermes.base.dates import since, until
 from hermes.base.errors import ForeignSettings, NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.portability.archive import ArchiveReader
+from hermes.portability.archive import ENCRYPTED, ArchiveReader, Key, Lock
 from hermes.portability.backups import create_backup, list_backups, prune_backups, restore_backup, verify_backup
 from hermes.portability.consent import enable
-from hermes.portability.encryption import SUFFIX, Key, Lock
 from hermes.portability.hermes_agent import Adopting, Adoption
 from hermes.portability.home import Selection, export_home, import_home, provider_paths
 from hermes.portability.merge import MergeExport
@@ -155,7 +154,7 @@ def _export(given: ui.Given, context: ui.Context) -> int:
         reading=not given.no_reading,
     )
     lock = _lock(given)
-    out = given.out or f"hermes-export-{time.strftime('%Y%m%d-%H%M%S')}.zip{SUFFIX if lock else ''}"
+    out = given.out or f"hermes-export-{time.strftime('%Y%m%d-%H%M%S')}.zip{ENCRYPTED if lock else ''}"
     progress = ui.Progress("exporting", None, unit=" records")
     done = export_home(context.home.path, out, selection, progress.update, lock=lock)
     progress.close()
@@ -312,7 +311,9 @@ _ENABLE = ui.option("--enable", "also enable the policies, commands, plug-ins an
 _IDENTITY = ui.option("--identity FILE", "the secret key of an encrypted archive (a passphrase is asked for)")
 _FILE = (ui.option("file FILE", "a backup, by path or name (default: the newest)", nargs="?"), _IDENTITY)
 _ENCRYPT = (
-    ui.option("--encrypt", f"with a passphrase, which is asked for, or {_PASSPHRASE}; the name ends with .zip{SUFFIX}"),
+    ui.option(
+        "--encrypt", f"with a passphrase, which is asked for, or {_PASSPHRASE}; the name ends with .zip{ENCRYPTED}"
+    ),
     ui.option("--recipient KEY", "encrypt for a public key (age1…, ssh-ed25519 …) instead", action="append"),
 )
 
