@@ -39,7 +39,7 @@ SHORTEST_WORD = 4  # letters; a shorter one must be used more often
 FEWEST_USES = 3  # that make a word a common one
 EVERYDAY_COUNTS = 2.0  # a plain fact or a preference must pass; a note that looks like an attack may be asked about
 SHORTEST, LONGEST = 40, 1_200  # characters of a paragraph worth learning from
-MOST_REFUSED = 0.0015  # share of harmless texts that may be refused; the promise is 0.2 %
+MOST_REFUSED = 0.0005  # share of harmless texts that may be refused; the promise is 0.2 %
 MOST_ASKED = {"memory": 0.15, "context": 0.01}  # share of look-alikes, and of documentation, that may be asked about
 # Batches written without a look at what the scanner gets wrong; the others hold more hard cases than life does.
 UNSEEN = ("17", "18", "19", "20", "22")
