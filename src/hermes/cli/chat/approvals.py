@@ -41,7 +41,7 @@ class PendingQuestions:
         pending: PendingWrites,
         *,
         alone: Callable[[], AbstractContextManager[None]],
-        key: Callable[[str], str],
+        key: Callable[[str, Callable[[], None]], str],
         edit: Callable[[str], str | None],
     ) -> None:
         self._screen = screen
@@ -113,8 +113,7 @@ class PendingQuestions:
 
     def _choice(self, offered: Sequence[str], *, all_of_them: bool = False) -> str:
         words = [_KEYS[key] + (" all" if all_of_them and key in (ACCEPT, REJECT) else "") for key in offered]
-        self._screen.line("  ".join(words), "cyan")
-        return self._key("".join(offered))
+        return self._key("".join(offered), lambda: self._screen.line("  ".join(words), "cyan"))
 
     def _show_all(self, waiting: Sequence[PendingWrite]) -> None:
         """Each write with where it came from; said once, when that is the same for all of them."""

@@ -145,13 +145,15 @@ class Typeahead:
                 self._show(self._text)
                 self.start()
 
-    def key(self, choices: str) -> str:
+    def key(self, choices: str, show: Callable[[], None]) -> str:
         """The one of these keys that the person presses; "" when they leave with Escape, Ctrl-C or Ctrl-D.
 
+        `show` prints the question; a key that is pressed as soon as it stands there is not echoed behind it.
         Keys in quick succession are typing and no answer: whoever writes on while the question appears must not agree
         to anything by a letter of a word. They are kept for the next input line. To be asked while `paused`.
         """
         with _quiet(sys.stdin.fileno()) as terminal:
+            show()
             decoder = codecs.getincrementaldecoder("utf-8")("replace")
             try:
                 while True:
