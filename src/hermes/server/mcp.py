@@ -330,7 +330,7 @@ async def _asked(context: Context, workspace: Workspace, text: str) -> str:
 
 
 def _decided(pending: PendingWrites, waiting: PendingWrite, answer: types.ElicitResult, staged: str) -> str:
-    """What the model is told after the person's answer; without one, that the write is staged."""
+    """The tool result once the person has answered. If they gave no answer, it says that the write is staged."""
     try:
         if answer.action == "decline":
             pending.reject(waiting.id)
