@@ -7,7 +7,7 @@ author = "the Hermes authors"
 copyright = author  # noqa: A001 - the name Sphinx reads
 release = version = __version__
 extensions = ["myst_parser", "sphinx_copybutton"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "diagrams"]
 html_theme = "furo"
 html_title = f"Hermes {version}"
 html_static_path = ["static"]
