@@ -190,7 +190,7 @@ PACKAGES = {
     "postgres": ("'psycopg[binary]'", "psycopg-pool"),
     "semantic": ("wordllama",),
     "guard": ("'stackone-defender[onnx]'",),
-    "server": ("mcp", "starlette", "uvicorn"),
+    "server": ("jinja2", "mcp", "starlette", "uvicorn"),
 }
 _ALONE = ("local",)  # of the packages of these extras only the data are used, not what they depend on
 

@@ -540,6 +540,17 @@ class MemoryStore:
         live = self.entries(target)
         return [each for each in archive_of(self.history(target)[0]).values() if each.entry not in live]
 
+    def archive(self, target: str, entry: str, *, cause: Cause | None = None) -> Written:
+        """Moves this entry to the archive: out of the prompt, where search still finds it."""
+
+        def plan(entries: tuple[str, ...]) -> Plan:
+            edits = (Edit(index=text.index_of(entries, entry, whole=True), before=entry, after=None),)
+            leaving = (Leaving(entry=entry, reason="somebody archived it by hand"),)
+            return Plan(action="archive", edits=edits, entries=apply_edits(entries, edits), archived=leaving)
+
+        planned, change = self._change(target, plan, cause or Cause(origin="user"))
+        return self._written(target, "Entry archived; search still finds it.", planned, change)
+
     def restore(self, target: str, words: str, *, cause: Cause | None = None) -> Written:
         """Brings the archived entry that contains `words` back, with the origin it always had."""
         entry = find(self.archived(target), words).entry

@@ -1,4 +1,4 @@
-"""The HTTP server as one application: OpenAI's API, the plain API, MCP, health and metrics, behind one key check."""
+"""The HTTP server as one application: OpenAI's API, the plain API, MCP, the web page, health and metrics."""
 
 from __future__ import annotations
 
@@ -25,6 +25,10 @@ from hermes.server.api import ENDPOINTS, PREFIX, api_route
 from hermes.server.auth import KINDS, PERSON, ROUTE, TYPE, AuthMiddleware, CallLimits, Metrics, TurnLimits
 from hermes.server.conversations import Conversations
 from hermes.server.openai import Chat
+from hermes.server.web.sections import SECTIONS
+from hermes.server.web.sessions import Sessions
+from hermes.server.web.site import PREFIX as WEB_PREFIX
+from hermes.server.web.site import Site
 from hermes.session.session import MemorySession
 from hermes.settings.config import load_settings
 from hermes.settings.people import OWNER, People
@@ -145,6 +149,7 @@ class Service:
     conversations: Conversations
     chat: Chat
     metrics: Metrics
+    sessions: Sessions | None = None  # of the web page
 
 
 def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, with_mcp: bool = True) -> Service:
@@ -178,7 +183,11 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
     )
     metrics.gauges["hermes_conversations_open"] = ("Conversations kept open.", lambda: float(len(conversations)))
     metrics.gauges["hermes_turns_running"] = ("Turns being answered now.", lambda: float(chat.running))
-    routes = [] if only_mcp else _routes(chat, conversations, calls, limits)
+    routes, sessions = [], None
+    if not only_mcp:
+        sessions = Sessions(lambda person: people.get(person).keys)
+        site = Site(SECTIONS, sessions, conversations, pool=calls, limits=limits, people=people)
+        routes = [*_routes(chat, conversations, calls, limits), *site.routes()]
     routes += [_named("/health", _answering(JSONResponse({"status": "ok"}))), _named("/metrics", _metrics(metrics))]
     mcp = _Mcp(conversations, limits) if with_mcp else None
     if mcp is not None:
@@ -194,8 +203,40 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
         body=BodyLimits(size=settings.integer("server.max_body_mb") << 20),
         hosts=(*settings.texts("server.hosts"), settings.text("server.host")),
         origins=settings.texts("server.origins"),
+        web=sessions.find if sessions else None,
     )
-    return Service(guarded, routes, conversations, chat, metrics)
+    return Service(guarded, routes, conversations, chat, metrics, sessions)
+
+
+@dataclass(frozen=True, slots=True)
+class WebPage:
+    """The web page of one home; `link` is a path that signs its owner in once."""
+
+    app: ASGIApp
+    sessions: Sessions
+
+    def link(self) -> str:
+        return f"{WEB_PREFIX}/enter?token={self.sessions.make_link(OWNER)}"
+
+
+def build_web_page(home: Home) -> WebPage:
+    """The web page alone, for whoever uses this machine: a one-time link signs in, and no key does."""
+    conversations, metrics, sessions = Conversations(lambda _person: home), Metrics(), Sessions()
+    calls, limits = ThreadPoolExecutor(_API_WORKERS, "web"), CallLimits(_API_WORKERS)
+    people = None if home.above else People(home)
+    site = Site(SECTIONS, sessions, conversations, pool=calls, limits=limits, people=people, keys=False)
+
+    @contextlib.asynccontextmanager
+    async def lifespan(_app: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(calls.shutdown)
+            await asyncio.to_thread(conversations.close)
+
+    app = Starlette(routes=site.routes(), lifespan=lifespan, exception_handlers=_HANDLERS)
+    guarded = AuthMiddleware(app, who=lambda _key: None, metrics=metrics, web=sessions.find)
+    return WebPage(guarded, sessions)
 
 
 def _routes(chat: Chat, conversations: Conversations, pool: ThreadPoolExecutor, limits: CallLimits) -> list[Route]:

@@ -17,7 +17,7 @@ from collections import Counter, OrderedDict, defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from hermes.base.errors import HermesError
 from hermes.http_server import BYTES_PER_SIGN, Body, BodyLimits, BodyRefused
@@ -140,6 +140,8 @@ KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_
 PERSON = "hermes.person"
 MAY_APPROVE = "hermes.may_approve"  # whether the key has the right to decide about writes that wait
 ROUTE = "hermes.route"
+WEB_SESSION = "hermes.web_session"  # of the web page: who is signed in there, or None
+_WEB = "/ui"  # where the web page is; "/" leads a browser there
 _MOST_KNOWN = 10_000
 _LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 _FAILURES = 20  # wrong keys from one address before it has to wait
@@ -184,6 +186,13 @@ class Buckets:
         return bucket.take(now, amount)
 
 
+class _WebSession(Protocol):
+    @property
+    def person(self) -> str: ...
+    @property
+    def may_approve(self) -> bool: ...
+
+
 class AuthMiddleware:
     """An ASGI application around another; the person whose key it was stands in the scope."""
 
@@ -198,9 +207,12 @@ class AuthMiddleware:
         body: BodyLimits | None = None,
         hosts: Iterable[str] = (),
         origins: Iterable[str] = (),
+        web: Callable[[str], _WebSession | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`web` finds the session of a Cookie header; without it there is no web page."""
         self._app = app
+        self._web = web
         self._who = who
         self._may_approve = may_approve
         self._metrics = metrics
@@ -234,9 +246,12 @@ class AuthMiddleware:
         if _without_port(named) not in self._hosts:
             return Refusal(421, "host", "this server does not answer under that name (server.hosts lists its names)")
         origin = headers.get(b"origin", "").lower().rstrip("/")
-        if origin and origin not in self._origins and not _is_ours(origin, named):
+        is_web = self._web is not None and _is_web(scope["path"], headers)
+        if origin and (is_web or origin not in self._origins) and not _is_ours(origin, named):
             return Refusal(403, "origin", "requests of that web page are not allowed (server.origins lists pages)")
         address = (scope.get("client") or ("unknown", 0))[0]
+        if is_web:
+            return self._refuse_browser(scope, headers, address)
         try:
             person, may_approve = self._who(_key(headers)), self._may_approve(_key(headers))
         except HermesError:
@@ -246,12 +261,26 @@ class AuthMiddleware:
             if wait:
                 return Refusal(429, "guessing", "too many wrong keys", {"retry-after": str(int(wait) + 1)})
             return Refusal(401, "key", "a valid key is needed: Authorization: Bearer hk-…", _ASK)
+        scope[PERSON], scope[MAY_APPROVE] = person, may_approve
+        return self._refuse_too_much(person, headers)
+
+    def _refuse_browser(self, scope: Scope, headers: dict[bytes, str], address: str) -> Refusal | None:
+        """The web page has sessions in place of keys, and says itself what nobody gets without one."""
+        try:
+            session = self._web(headers.get(b"cookie", "")) if self._web else None
+        except HermesError:
+            return Refusal(503, "people", "keys cannot be checked now; the operator's log says why")
+        scope[WEB_SESSION] = session
+        scope[PERSON] = session.person if session else f"at {address}"  # no name of a person has a blank
+        scope[MAY_APPROVE] = session is not None and session.may_approve
+        return self._refuse_too_much(scope[PERSON], headers)
+
+    def _refuse_too_much(self, person: str, headers: dict[bytes, str]) -> Refusal | None:
         if wait := self._requests.take(person):
             return Refusal(429, "rate", "too many requests; wait a little", {"retry-after": str(int(wait) + 1)})
         size = headers.get(b"content-length", "")
         if size.isdigit() and int(size) > self._body.size:
             return Refusal(413, "body", f"the body is larger than {self._body.size:,} bytes")
-        scope[PERSON], scope[MAY_APPROVE] = person, may_approve
         return None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -261,7 +290,9 @@ class AuthMiddleware:
             nonlocal status, begun
             if message["type"] == "http.response.start":
                 status, begun = message["status"], True
-                message["headers"] = [*message.get("headers", ()), *_ALWAYS]
+                given = message.get("headers", ())
+                names = {name.lower() for name, _ in given}
+                message["headers"] = [*given, *(each for each in _ALWAYS if each[0] not in names)]
             await send(message)
 
         self._metrics.in_flight += 1
@@ -314,6 +345,11 @@ def _key(headers: dict[bytes, str]) -> str:
         except (ValueError, binascii.Error):
             return ""
     return headers.get(b"x-api-key", "")
+
+
+def _is_web(path: str, headers: dict[bytes, str]) -> bool:
+    is_front = path == "/" and "text/html" in headers.get(b"accept", "")
+    return is_front or path == _WEB or path.startswith(f"{_WEB}/")
 
 
 def _is_ours(origin: str, host: str) -> bool:

@@ -86,22 +86,23 @@ class People:
         self.get(name)
         return person_home(self.home, name)
 
+    def key(self, secret: str) -> tuple[str, Key] | None:
+        """Whose key this is, and what is kept of it; None for everything else."""
+        known, digest = self._look_again(), _digest(secret)
+        name = known.by_digest.get(digest)
+        kept = known.people[name].keys if name is not None else ()
+        found = [each for each in kept if hmac.compare_digest(each.digest, digest)]
+        return (name, found[0]) if name is not None and found else None
+
     def who(self, key: str) -> str | None:
         """Whose key this is; None for everything else."""
-        known, digest = self._look_again(), _digest(key)
-        name = known.by_digest.get(digest)
-        if name is None:
-            return None
-        right = any(hmac.compare_digest(each.digest, digest) for each in known.people[name].keys)
-        return name if right else None
+        found = self.key(key)
+        return found[0] if found else None
 
     def may_approve(self, key: str) -> bool:
         """Whether the owner gave this key the right to decide about writes that wait."""
-        name, digest = self.who(key), _digest(key)
-        return name is not None and any(
-            hmac.compare_digest(each.digest, digest) and APPROVE in each.rights
-            for each in self._look_again().people[name].keys
-        )
+        found = self.key(key)
+        return found is not None and APPROVE in found[1].rights
 
     def add(self, name: str, note: str = "") -> Person:
         """Makes the home of a new person."""

@@ -1,4 +1,4 @@
-"""`hermes serve`, `gateway` and `users`: memory for many people, over HTTP and on chat platforms, and who they are."""
+"""`hermes serve`, `ui`, `gateway` and `users`: memory over HTTP, in a browser and on chat platforms, and for whom."""
 
 from __future__ import annotations
 
@@ -121,6 +121,36 @@ def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
 
 def _serve(given: ui.Given, context: ui.Context) -> None:
     start(context, host=given.host or "", port=given.port)
+
+
+_WEB_DRAIN_SECONDS = 1  # nothing that takes long runs there
+
+
+def _web_page(given: ui.Given, context: ui.Context) -> None:
+    """Serves the web page of this home on loopback until it is stopped."""
+    try:
+        from hermes.http_server import HttpServer
+        from hermes.server.app import build_web_page
+    except ImportError as error:
+        raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
+    page = build_web_page(context.home)
+    server = HttpServer(page.app, _listen("127.0.0.1", given.port or 0), drain_seconds=_WEB_DRAIN_SECONDS)
+    address = f"http://127.0.0.1:{server.port}{page.link()}"
+    logging.basicConfig(level=logging.WARNING)
+    if given.no_browser or not _open_browser(address):
+        print(f"Open this within two minutes; it works once:\n\n    {address}\n\nCtrl-C ends it.", flush=True)
+    else:
+        print(f"http://127.0.0.1:{server.port} is open in your browser; Ctrl-C ends it.", flush=True)
+    server.run()
+
+
+def _open_browser(address: str) -> bool:
+    import webbrowser
+
+    try:
+        return webbrowser.open(address)
+    except webbrowser.Error:
+        return False
 
 
 def _run(given: ui.Given, context: ui.Context) -> None:
@@ -308,6 +338,12 @@ COMMANDS = {
         _serve,
         ui.option("--host ADDRESS", "where to listen (default: server.host, 127.0.0.1)"),
         ui.option("--port PORT", "on which port (default: server.port, 8484)", type=int),
+        json=False,
+    ),
+    "ui": ui.command(
+        _web_page,
+        ui.option("--no-browser", "print the one-time link instead of opening it"),
+        ui.option("--port PORT", "on which port of 127.0.0.1 (default: any free one)", type=int),
         json=False,
     ),
     "gateway run": ui.command(

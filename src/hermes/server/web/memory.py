@@ -1,0 +1,290 @@
+"""The Memory pages: entries as cards, edited, pinned, archived and moved in place; their history with undo."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import HermesError, NotFound, WriteRefused
+from hermes.memory.entries import NONE, PIN, UNPIN, Cause, in_order, is_trusted, key_of, provenance, size
+from hermes.memory.file import PROJECTS
+from hermes.memory.store import MemoryStore
+from hermes.server.web.sessions import Notice
+from hermes.server.web.site import Page, Redirect, Section, View, address
+from hermes.session.external import chosen_providers, leave_for_providers
+from hermes.settings.config import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hermes.memory.entries import Change, Marks, Provenance
+    from hermes.memory.store import Written
+    from hermes.server.web.site import Ask
+    from hermes.server.workspace import Workspace
+
+TITLES = {"memory": "Notes", "user": "About you", "project": "Project"}
+_ON_THE_PAGE = "on the web page"
+_BY_HAND = Cause(origin="user", note=_ON_THE_PAGE)
+_CHANGES_EACH = 25
+_WORDS = re.compile(r"\s+|\S+")
+
+
+def projects_of(workspace: Workspace) -> list[str]:
+    """The projects that have notes."""
+    try:
+        return sorted(each.name for each in os.scandir(workspace.home.join(PROJECTS)) if each.is_dir())
+    except OSError:
+        return []
+
+
+def store_of(workspace: Workspace, project: str = "") -> MemoryStore:
+    """The person's entries, with the notes of a project that has some; changes reach their memory providers."""
+    if not project:
+        return workspace.store
+    if project not in projects_of(workspace):
+        raise NotFound(f"there are no notes of a project {project!r}")
+    settings = load_settings(workspace.home)
+    store = MemoryStore.open(workspace.home, settings=settings, project=project)
+    if names := chosen_providers(settings):
+        store.watch(lambda written: leave_for_providers(workspace.home, names, written, platform="web"))
+    return store
+
+
+def _store(ask: Ask) -> MemoryStore:
+    return store_of(ask.workspace, ask.query.get("project", "") or ask.field("project"))
+
+
+def _target(ask: Ask, store: MemoryStore, name: str = "target") -> str:
+    target = ask.path[name] if name in ask.path else ask.field(name)
+    if target not in store.targets:
+        raise NotFound(f"there is no memory {target!r}")
+    return target
+
+
+def _entry(ask: Ask, store: MemoryStore, target: str) -> str:
+    """The entry that a card stands for: one that was changed meanwhile is another."""
+    for entry in store.entries(target):
+        if key_of(entry) == ask.path["entry"]:
+            return entry
+    raise NotFound("this entry was changed or removed meanwhile")
+
+
+def _show(ask: Ask) -> Page:
+    store = _store(ask)
+    wanted = ask.query.get("q", "").strip()
+    groups = [_group(store, target, wanted) for target in store.targets]
+    values = {
+        "groups": groups,
+        "q": wanted,
+        "project": store.project,
+        "projects": projects_of(ask.workspace),
+        "targets": [(target, TITLES[target]) for target in store.targets],
+    }
+    return Page(template="memory.html", values=values)
+
+
+def _group(store: MemoryStore, target: str, wanted: str) -> dict[str, Any]:
+    reading = store.read(target)
+    changes = store.history(target)[0]
+    origins, marks = provenance(reading.entries, changes), store.marks(target)
+    cards = [
+        _card(entry, origins[entry], marks.get(entry, NONE))
+        for entry in dict.fromkeys(reading.entries)
+        if wanted.casefold() in entry.casefold()
+    ]
+    return {
+        "target": target,
+        "title": TITLES[target],
+        "cards": sorted(cards, key=lambda card: not card["pinned"]),
+        "count": len(reading.entries),
+        "used": size(reading.entries),
+        "limit": store.limit(target),
+        "problem": reading.drift,
+        "archived": [each for each in store.archived(target) if wanted.casefold() in each.entry.casefold()],
+    }
+
+
+def _card(entry: str, origin: Provenance, marks: Marks) -> dict[str, Any]:
+    change = origin.change
+    return {
+        "key": key_of(entry),
+        "text": entry,
+        "origin": origin.origin,
+        "grade": _grade(origin),
+        "at": change.at if change else None,
+        "change": change.id if change else "",
+        "session": change.cause.session if change else "",
+        "note": change.cause.note if change else "",
+        "approved": bool(change and change.cause.approved),
+        "pinned": marks.pinned,
+        "category": marks.category,
+        "uses": marks.uses,
+        "last_used": marks.last_used,
+    }
+
+
+def _grade(origin: Provenance) -> str:
+    """How far an entry is trusted because of its source, in a word of the glossary."""
+    if origin.origin == "user":
+        return "person"
+    return "trusted" if is_trusted(origin.origin) else "outside"
+
+
+def _add(ask: Ask) -> Redirect:
+    store = _store(ask)
+    written = store.add(_target(ask, store), ask.field("text"), cause=_BY_HAND)
+    return _back(store, written)
+
+
+def _edit(ask: Ask) -> Redirect:
+    store = _store(ask)
+    target = _target(ask, store)
+    written = store.replace(target, _entry(ask, store, target), ask.field("text"), cause=_BY_HAND, whole=True)
+    return _back(store, written)
+
+
+def _remove(ask: Ask) -> Redirect:
+    store = _store(ask)
+    target = _target(ask, store)
+    return _back(store, store.remove(target, _entry(ask, store, target), cause=_BY_HAND, whole=True))
+
+
+def _pin(ask: Ask) -> Redirect:
+    store = _store(ask)
+    target = _target(ask, store)
+    entry = _entry(ask, store, target)
+    pinned = store.marks(target).get(entry, NONE).pinned
+    store.marks_file(target).add(UNPIN if pinned else PIN, [entry])
+    said = "Unpinned: it may be archived when room is needed." if pinned else "Pinned: it is never archived."
+    return Redirect(to=address("memory", project=store.project), notice=Notice(said))
+
+
+def _archive(ask: Ask) -> Redirect:
+    store = _store(ask)
+    target = _target(ask, store)
+    return _back(store, store.archive(target, _entry(ask, store, target), cause=_BY_HAND))
+
+
+def _restore(ask: Ask) -> Redirect:
+    store = _store(ask)
+    target = _target(ask, store)
+    for each in store.archived(target):
+        if key_of(each.entry) == ask.path["entry"]:
+            return _back(store, store.restore(target, each.entry, cause=_BY_HAND))
+    raise NotFound("this entry is not in the archive")
+
+
+def _move(ask: Ask) -> Redirect:
+    """Moves an entry to another scope with its origin and its pin; first there, then away, so that none is lost."""
+    store = _store(ask)
+    source, target = _target(ask, store), _target(ask, store, "to")
+    entry = _entry(ask, store, source)
+    if source == target:
+        raise WriteRefused(f"it is in {TITLES[target]} already", kind="target")
+    origin = store.provenance(source)[entry].origin
+    # Who moves a text does not write it: what came from outside stays marked as that.
+    cause = Cause(
+        origin="external" if origin == "unknown" else origin, note=f"moved from {source} {_ON_THE_PAGE}", approved=True
+    )
+    pinned = store.marks(source).get(entry, NONE).pinned
+    added = store.add(target, entry, cause=cause)
+    if pinned:
+        store.marks_file(target).add(PIN, [entry])
+    removed = store.remove(source, entry, cause=_BY_HAND, whole=True)
+    done = [each.change.id for each in (removed, added) if each.change]
+    notice = Notice(f"Moved to {TITLES[target]}.", undo=",".join(done))
+    return Redirect(to=address("memory", project=store.project), notice=notice)
+
+
+def _undo(ask: Ask) -> Redirect:
+    """Takes changes back, in the order given."""
+    store = _store(ask)
+    done = [store.undo(change, cause=_BY_HAND) for change in ask.field("change").split(",")[:10]]
+    ids = ",".join(each.change.id for each in reversed(done) if each.change)
+    to = address("memory", "history", project=store.project) if ask.field("from") else _home(store)
+    return Redirect(to=to, notice=Notice("Undone.", undo=ids))
+
+
+def _back(store: MemoryStore, written: Written) -> Redirect:
+    undo = written.change.id if written.change else ""
+    return Redirect(to=_home(store), notice=Notice(written.message, undo=undo))
+
+
+def _home(store: MemoryStore) -> str:
+    return address("memory", project=store.project)
+
+
+def _history(ask: Ask) -> Page:
+    store = _store(ask)
+    histories = []
+    for target in store.targets:
+        with suppress(HermesError):  # one file that cannot be read does not hide the others
+            histories.append(store.history(target)[0])
+    changes = in_order(*histories)[::-1]
+    page = ask.number("page")
+    shown = changes[(page - 1) * _CHANGES_EACH : page * _CHANGES_EACH]
+    undone = {change.undoes for change in changes if change.undoes}
+    values = {
+        "changes": [_change(change, undone) for change in shown],
+        "page": page,
+        "pages": max(1, -(-len(changes) // _CHANGES_EACH)),
+        "count": len(changes),
+        "project": store.project,
+    }
+    return Page(template="history.html", values=values)
+
+
+def _change(change: Change, undone: set[str]) -> dict[str, Any]:
+    edits = [(edit.before, edit.after) for edit in change.edits]
+    if change.state is not None:
+        edits = [(each, None) for each in change.removed()] + [(None, each) for each in change.added()]
+    return {
+        "id": change.id,
+        "at": change.at,
+        "action": change.action,
+        "title": TITLES[change.target],
+        "origin": change.cause.origin,
+        "note": change.cause.note,
+        "session": change.cause.session,
+        "approved": change.cause.approved,
+        "undoes": change.undoes,
+        "undone": change.id in undone,
+        "edits": [difference(before, after) for before, after in edits],
+        "archived": [each.entry for each in change.archived],
+    }
+
+
+def difference(before: str | None, after: str | None) -> list[tuple[str, str]]:
+    """What of a text stayed, left and came, word by word: pairs of "same", "gone" or "new" and the words."""
+    if before is None or after is None:
+        return [("new" if before is None else "gone", after or before or "")]
+    old, new = _WORDS.findall(before), _WORDS.findall(after)
+    found: list[tuple[str, str]] = []
+    for kind, i, j, k, end in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
+        pairs: Sequence[tuple[str, list[str]]] = (
+            [("same", old[i:j])] if kind == "equal" else [("gone", old[i:j]), ("new", new[k:end])]
+        )
+        found += [(what, "".join(words)) for what, words in pairs if words]
+    return found
+
+
+SECTION = Section(
+    name="memory",
+    title="Memory",
+    key="m",
+    views=(
+        View(act=_show),
+        View(path="/history", act=_history),
+        View(path="/undo", method="POST", act=_undo),
+        View(path="/{target}", method="POST", act=_add),
+        View(path="/{target}/{entry}/edit", method="POST", act=_edit),
+        View(path="/{target}/{entry}/remove", method="POST", act=_remove),
+        View(path="/{target}/{entry}/pin", method="POST", act=_pin),
+        View(path="/{target}/{entry}/archive", method="POST", act=_archive),
+        View(path="/{target}/{entry}/restore", method="POST", act=_restore),
+        View(path="/{target}/{entry}/move", method="POST", act=_move),
+    ),
+)

@@ -1,0 +1,12 @@
+"""The sections of the web page, in the order of the navigation; each is a module of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.server.web import memory
+
+if TYPE_CHECKING:
+    from hermes.server.web.site import Section
+
+SECTIONS: tuple[Section, ...] = (memory.SECTION,)

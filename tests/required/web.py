@@ -1,0 +1,11 @@
+"""The web page of `hermes ui` and `hermes serve`: see, correct and approve what is remembered."""
+
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "web.enter": ("`hermes ui` opens the page of your own home with a link that works once", "product"),
+    "web.sign_in": ("a key signs in at `hermes serve`; the session ends with the key or by signing out", "product"),
+    "web.session": ("no page without a session, and nobody else's objects with one", "product"),
+    "web.forged": ("CSRF, foreign origins, frames, planted sessions and open redirects are refused", "product"),
+    "web.escaped": ("nothing that anybody wrote runs in the browser", "product"),
+    "web.memory": ("entries are added, edited, pinned, archived, moved, removed and undone in the browser", "product"),
+    "web.accessible": ("the pages have no violation that axe-core finds, at both widths and in both themes", "product"),
+}
