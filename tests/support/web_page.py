@@ -96,7 +96,7 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def all(self, selector: str) -> list[WebElement]:
-        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+        return list(self.driver.find_elements(By.CSS_SELECTOR, selector))
 
     def button(self, text: str, within: str = "main") -> WebElement:
         """The first visible button, link or summary with this text."""
