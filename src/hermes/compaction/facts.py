@@ -30,11 +30,13 @@ _IMPORTANCE = {
     for rank, kind in enumerate(ORDER)
     for nearness, source in enumerate(_SHARES)
 }
+NAMES_SHARE = 1 / 3  # of the "kept exactly" section, which questions leave to the newest names
 _SENTENCE = 280  # characters of one sentence that are kept
 _OLDEST = 40  # messages of the beginning that are read in any case: rules are stated early
 _MESSAGE = 6_000  # characters read of what a person or the assistant wrote
 _RESULT = 300  # characters read at each end of a tool result
 _WORDS_PER_MESSAGE = 40
+_TOKENS_OF_QUESTIONS = 8  # for each name that is looked for: more than a block has room for
 _READ = 1_000_000  # characters of one history
 _LONG_WORD = 80
 _SHORTEST_NAME = 3
@@ -44,11 +46,13 @@ _FILE_NAME = re.compile(r"^[\w.@~+-]*[A-Za-z_][\w.@~+-]*\.[A-Za-z][A-Za-z0-9]{0,
 # From something odd to the end of its word; a capital that begins a word and a full stop that ends one are not.
 _ODD_ENDING = re.compile(r"[0-9A-Z_/@#\\.](?:(?<![A-Z.])|(?<=\S[A-Z])|(?<=\.)(?=\S))\S*")
 _DIGIT = re.compile("[0-9]")
+_PLAIN = bytes(set(range(1, 256)) - set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_/@#\\."))
 _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误", "失败", "エラー", "ошибка")
+_PLAIN_ERRORS = ("rror", "xception", "ailed")  # those that a text without odd signs may hold
 # Full-width and other punctuation is spelled by name or code, so that nobody mistakes it for its ASCII twin.
 _QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
 # The full stops of East Asian scripts end a sentence in any case, other marks only before a blank.
-_FOREIGN_STOP = re.compile("[\u3002\uff01\uff1f]")
+_FOREIGN_STOPS = "\u3002\uff01\uff1f"
 _SENTENCE_MARKS = re.compile("[.!?\u061f\u3002\uff01\uff1f\\n](?:(?<![.!?\u061f])|(?=\\s|$))")
 # Punctuation around a word: ASCII, typographic quotes and dots, East Asian.
 TRIMMED = (
@@ -118,26 +122,28 @@ class Fact(NamedTuple):
 
 
 def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
-    """Facts of the messages in their order, each text once: about `enough` names, half as many questions, all rules.
+    """Facts of the messages in their order, each text once: about `enough` names, all rules, and the newest questions.
 
-    Of the questions that is more than a block has room for.
+    Of the questions that is more than a block has room for; when there are as many, it has room for few names.
     """
     found: dict[str, Fact] = {}
-    left = {source: enough * share for source, share in _SHARES.items()} | {"question": enough / 2}
-    oldest = min(_OLDEST, len(messages))
-    unread = _READ
-    for position in (*range(oldest), *range(len(messages) - 1, oldest - 1, -1)):
+    left = {source: enough * share for source, share in _SHARES.items()}
+    left["question"] = enough * _TOKENS_OF_QUESTIONS
+    places, texts = _read(messages)
+    for position, text, odd in zip(places, texts, _odd_signs(texts), strict=True):
         message = messages[position]
-        if is_block(message):
-            continue  # a block is read by itself, with `facts_in`
-        text = _shown(message)
-        unread -= len(text)
-        if unread < 0:
-            break
-        for source, kind, fact in _findings(message, text, left):
-            if fact not in found:
+        findings = (_of_result if message.get("role") == "tool" else _of_speech)(message, text, odd, left)
+        if findings and not is_block(message):  # a block is read by itself, with `facts_in`
+            for source, kind, fact in findings:
+                if fact in found:
+                    continue
                 found[fact] = Fact(kind, fact, position, source)
-                left["question" if kind == "question" else source] -= kind not in CUE_WORDS
+                if kind != "question":
+                    left[source] -= kind not in CUE_WORDS
+                elif position >= _OLDEST:  # those of the beginning are the last that find room
+                    left["question"] -= at_most(fact)
+                    if left["question"] <= 0:
+                        left = {each: amount * NAMES_SHARE for each, amount in left.items()}
     return sorted(found.values(), key=lambda fact: fact.position)
 
 
@@ -170,21 +176,27 @@ def words_of(text: str) -> Iterator[Finding]:
                     yield kind, piece
 
 
-def sentences_of(text: str, *, questions: bool = True) -> Iterator[Finding]:
+def sentences_of(text: str, *, questions: bool = True) -> list[Finding]:
     """(kind, sentence) of every rule, decision, open matter and, unless they do not count, question in a text."""
-    has_cue = not _ANY_CUE_WORD.isdisjoint(text.split())
-    if not text.isascii():
-        # There a sentence may end, and the next begin, without a blank.
-        has_cue = has_cue or _FOREIGN_CUE.search(text) is not None
-        has_cue = has_cue or not _ANY_CUE_WORD.isdisjoint(_FOREIGN_STOP.sub(" ", text).split())
-    if not has_cue and not (questions and any(map(text.__contains__, _QUESTION_MARKS))):
-        return  # as most are
-    for sentence in _sentences(text):
-        kind = _sentence_kind(sentence) if has_cue else None
-        if kind is None and questions and sentence.endswith(_QUESTION_MARKS):
-            kind = "question"
-        if kind is not None:
-            yield kind, one_line(sentence, _SENTENCE)
+    words = text
+    cues: list[str] = []
+    if not text.isascii():  # there a sentence may end, and the next begin, without a blank
+        for stop in _FOREIGN_STOPS:
+            words = words.replace(stop, " ")
+        cues = _FOREIGN_CUE.findall(text)
+    cues += _ANY_CUE_WORD.intersection(words.split())
+    telling = (*cues, *_QUESTION_MARKS) if questions else cues
+    found: list[Finding] = []
+    if telling and _has_any(text, telling):  # most have none
+        for line in text.split("\n"):  # a sentence ends with its line
+            if _has_any(line, telling):
+                for sentence in _sentences(line):
+                    kind = _sentence_kind(sentence) if _has_any(sentence, cues) else None
+                    if kind is None and questions and sentence.endswith(_QUESTION_MARKS):
+                        kind = "question"
+                    if kind is not None:
+                        found.append((kind, one_line(sentence, _SENTENCE)))
+    return found
 
 
 def ends_of(text: str) -> str:
@@ -192,45 +204,69 @@ def ends_of(text: str) -> str:
     return text if len(text) <= 2 * _RESULT else f"{text[:_RESULT]}\n{text[-_RESULT:]}"
 
 
-def failure_in(text: str) -> str:
+def failure_in(text: str, words: Iterable[str] = _ERRORS) -> str:
     """The line that tells of an error; "" without one."""
-    for word in _ERRORS:
+    for word in words:
         if word in text:
             return next(one_line(line, _SENTENCE) for line in text.splitlines() if word in line)
     return ""
 
 
-def _shown(message: Message) -> str:
-    """What is read of a message: of a long one its beginning and its end."""
-    text = text_of(message)
-    if message.get("role") == "tool":
-        return ends_of(text)
-    return text if len(text) <= _MESSAGE else text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
+def _read(messages: Sequence[Message]) -> tuple[list[int], list[str]]:
+    """The positions of the messages that are read, and of each what is: of a long one its beginning and its end."""
+    oldest = min(_OLDEST, len(messages))
+    places, texts = [], []
+    unread = _READ
+    for position in (*range(oldest), *range(len(messages) - 1, oldest - 1, -1)):
+        text = text_of(message := messages[position])
+        if len(text) > 2 * _RESULT:
+            if message.get("role") == "tool":
+                text = ends_of(text)
+            elif len(text) > _MESSAGE:
+                text = text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
+        unread -= len(text)
+        if unread < 0:
+            break
+        places.append(position)
+        texts.append(text)
+    return places, texts
 
 
-def _findings(message: Message, text: str, left: Mapping[str, float]) -> list[tuple[str, str, str]]:
-    """(source, kind, text) of what is worth keeping; names, numbers and errors only while some are `left` to find."""
-    role = message.get("role")
-    if role == "tool":
-        return [("result", *each) for each in _of_result(text)] if left["result"] > 0 else []
-    source = "user" if role == "user" else "assistant"
+def _odd_signs(texts: Sequence[str]) -> list[bytes]:
+    """Of each text the signs that names and numbers have and prose has few of: one look at all texts together."""
+    odd = "\0".join(texts).encode("utf-8", "surrogatepass").translate(None, _PLAIN).split(b"\0")
+    if len(odd) == len(texts):
+        return odd
+    return [text.encode("utf-8", "surrogatepass").translate(None, _PLAIN + b"\0") for text in texts]  # one has a NUL
+
+
+# What is worth keeping in a message, as (source, kind, text); names, numbers and errors while some are `left` to find.
+
+
+def _of_speech(message: Message, text: str, odd: bytes, left: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    source = "user" if message.get("role") == "user" else "assistant"
     # What the assistant asks itself is no open question once it went on; what it decided is a decision.
-    found = [(source, *each) for each in sentences_of(text, questions=source == "user" and left["question"] > 0)]
-    if left[source] > 0:
+    sentences = sentences_of(text, questions=source == "user" and left["question"] > 0)
+    found = [(source, *each) for each in sentences] if sentences else []
+    # A capital at the beginning and a full stop at the end are nothing odd.
+    if odd and len(odd) > (("A" <= text[0] <= "Z") + text.endswith(".")) and left[source] > 0:
         found += [(source, *each) for each in islice(words_of(text), _WORDS_PER_MESSAGE)]
-    if left["call"] > 0 and "tool_calls" in message:
+    if "tool_calls" in message and left["call"] > 0:
         for _, _, arguments in calls_of(message):
             words = words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " "))
             found += [("call", kind, word) for kind, word in words if kind != "number"]
     return found
 
 
-def _of_result(text: str) -> Iterator[Finding]:
-    if line := failure_in(text):
-        yield "error", line
-    for kind, word in islice(words_of(text), _WORDS_PER_MESSAGE // 4):
-        if kind != "number":
-            yield kind, word
+def _of_result(_message: Message, text: str, odd: bytes, left: Mapping[str, float]) -> list[tuple[str, str, str]]:
+    if left["result"] <= 0:
+        return []
+    line = failure_in(text, _ERRORS if odd or not text.isascii() else _PLAIN_ERRORS)
+    found = [("result", "error", line)] if line else []
+    if odd:
+        words = islice(words_of(text), _WORDS_PER_MESSAGE // 4)
+        found += [("result", kind, word) for kind, word in words if kind != "number"]
+    return found
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -241,6 +277,13 @@ def _sentences(text: str) -> Iterator[str]:
         start = found.end()
     if sentence := text[start:].strip():
         yield sentence
+
+
+def _has_any(text: str, pieces: Iterable[str]) -> bool:
+    for piece in pieces:  # noqa: SIM110 - several times faster than any() with a generator
+        if piece in text:
+            return True
+    return False
 
 
 def _sentence_kind(sentence: str) -> str | None:
@@ -279,7 +322,6 @@ def _is_name(word: str) -> bool:
     return any(a.islower() and b.isupper() for a, b in pairwise(word))
 
 
-NAMES_SHARE = 1 / 3  # of the "kept exactly" section, which questions leave to the newest names
 _SHORTEST = 24  # characters; no session worth compacting fits into less
 _NO_COINCIDENCE = 6  # characters
 _PHRASE = 6  # words, or twice as many characters where words are not spaced
