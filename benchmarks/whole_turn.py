@@ -18,14 +18,14 @@ from benchmarks import turn
 from benchmarks.measure import median
 from hermes.agent import Agent
 from hermes.conversations.database import SessionDB
-from hermes.llm.client import Endpoint
+from hermes.llm.client import NO_OPTIONS, Endpoint
 from hermes.llm.openai import OpenAICompatible
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hermes.base.events import ModelEvent
-    from hermes.llm.client import Message
+    from hermes.llm.client import Message, Options
 
 LONG = 10_000
 TURNS = 15
@@ -46,8 +46,9 @@ class Canned(OpenAICompatible):
         tools: Sequence[Message] = (),
         *,
         cancelled: Callable[[], bool] = lambda: False,
+        options: Options = NO_OPTIONS,
     ) -> Iterator[ModelEvent]:
-        self.body(system, messages, tools)
+        self.body(system, messages, tools, options)
         calls = bool(self._tool) and messages[-1]["role"] == "user"
         for event in self.read(json.loads(chunk) for chunk in (_call(self._tool) if calls else _ANSWER)):
             cancelled()

@@ -356,11 +356,13 @@ class Agent:
         *,
         overlay: str = "",
         cancelled: Callable[[], bool] = lambda: False,
+        options: Mapping[str, Any] | None = None,
     ) -> Iterator[TurnEvent]:
         """A turn for somebody who has functions of their own, in OpenAI's format.
 
         When the model calls one, the turn ends with reason tool_calls; it goes on with `results` (tool messages) and
-        without a text. What was said before such a call is stored with it.
+        without a text. What was said before such a call is stored with it. `options` (temperature, response_format and
+        so on, as OpenAI names them) go with every call of the model in this turn.
         """
         outside = OutsideFunctions(self.session, functions, self._fit)
         self._begin(text)
@@ -378,6 +380,7 @@ class Agent:
                 limit=self._limit,
                 cancelled=lambda: self._stop.is_set() or cancelled(),
                 outside=outside.names,
+                options=options or {},
             )
         )
 

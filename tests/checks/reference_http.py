@@ -64,6 +64,7 @@ def _body(operation: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 def _row(name: str, where: str, schema: dict[str, Any], meaning: str, *, needed: bool) -> tuple[str, ...]:
     kind = " or ".join(f"`{each}`" for each in schema["enum"]) if "enum" in schema else schema["type"]
+    kind = kind if isinstance(kind, str) else " or ".join(kind)
     return f"`{name}`", where, kind, "yes" if needed else "no", meaning
 
 

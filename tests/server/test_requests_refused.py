@@ -42,8 +42,16 @@ def calling(**call: Any) -> dict[str, Any]:
 REFUSED: list[tuple[Any, str]] = [
     (["hi"], "the body must be a JSON object"),
     ({"messages": [HI], "n": 2}, "only one answer at a time"),
-    ({"messages": [HI], "response_format": {"type": "json_object"}}, "only plain text answers"),
-    ({"messages": [HI], "response_format": "text"}, "only plain text answers"),
+    ({"messages": [HI], "response_format": "text"}, "response_format is not what OpenAI's API takes there"),
+    ({"messages": [HI], "response_format": {"type": "json_schema"}}, "response_format is not what OpenAI's API takes"),
+    ({"messages": [HI], "temperature": "warm"}, "temperature is not what OpenAI's API takes there"),
+    ({"messages": [HI], "max_tokens": True}, "max_tokens is not what OpenAI's API takes there"),
+    ({"messages": [HI], "stop": []}, "stop is not what OpenAI's API takes there"),
+    ({"messages": [HI], "tool_choice": "required"}, "tool_choice wants a function that tools does not have: any"),
+    ({"messages": [HI], "logprobs": True}, "logprobs is not supported here; leave it out"),
+    ({"messages": [HI], "web_search_options": {}}, "web_search_options is not supported here; leave it out"),
+    ({"messages": [HI], "temprature": 0.2}, "temprature is not supported here; leave it out"),
+    ({"messages": [{**HI, "name": "ann"}, {**HI, "name": "bob"}]}, "several speakers (name) in one conversation"),
     ({}, "messages must be a list with at least one message"),
     ({"messages": []}, "messages must be a list with at least one message"),
     ({"messages": [HI] * 20_001}, "more than 20,000 messages"),
@@ -65,7 +73,6 @@ REFUSED: list[tuple[Any, str]] = [
         "tools[0].function.parameters must be a JSON schema",
     ),
     ({"messages": [HI], "model": 4}, "model must be a text of at most 200 characters"),
-    ({"messages": [HI], "user": "u" * 201}, "user must be a text of at most 200 characters"),
     ({"messages": [HI], "stream": "yes"}, "stream must be true or false"),
 ]
 

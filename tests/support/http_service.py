@@ -36,6 +36,14 @@ class Running:
         return httpx.Client(base_url=self.url, headers=headers, timeout=30, **more)
 
 
+def behind(home: Path, provider: str, address: str, settings: str = "", model: str = "m-1") -> dict[str, str]:
+    """A home whose model is at that address and speaks the wire of that provider; the keys of its people."""
+    keys = prepare(home, [])
+    about = f"  provider: {provider}\n  default: {model}\n  base_url: {address}\n  context_length: 100000\n"
+    (home / "config.yaml").write_text(f"model:\n{about}{settings}")
+    return keys
+
+
 def prepare(
     home: Path, steps: list[Any], settings: str = "", people: tuple[str, ...] = ("ann", "bob")
 ) -> dict[str, str]:

@@ -16,6 +16,7 @@ HermesError
 │   ├── ContextTooLong     the conversation does not fit; `limit` tokens do, where the provider said so
 │   ├── WrongKey           the key is missing, wrong or not allowed to do this
 │   ├── ModelRefused       the request itself will not be accepted: unknown model, no credit, bad field
+│   │   └── OptionRefused      `option` of a request is nothing this model's API has
 │   └── ModelUnreachable   no connection, or one that broke
 ├── WriteRefused       the model: a memory write it can correct and try again
 ├── ProviderError      the operator: external memory did not do what it was asked; never ends a turn
@@ -122,6 +123,12 @@ class WrongKey(ModelError):
 
 class ModelRefused(ModelError):
     pass
+
+
+class OptionRefused(ModelRefused):
+    def __init__(self, message: str, *, option: str) -> None:
+        super().__init__(message)
+        self.option = option
 
 
 class ModelUnreachable(ModelError):

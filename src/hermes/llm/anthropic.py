@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import SettingsError
 from hermes.base.events import Usage
 from hermes.base.text import read_arguments
-from hermes.llm.client import Answer, HttpModel, ended_early
+from hermes.llm.client import NO_OPTIONS, Answer, HttpModel, ended_early
 from hermes.llm.wire import WireLog, encode
 from hermes.storage.images import text_only
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hermes.base.events import ModelEvent
-    from hermes.llm.client import Endpoint, Message, Retries
+    from hermes.llm.client import Endpoint, Message, Options, Retries
 
 ROLLING = 3  # Anthropic allows four points per request; one is the system prompt's
 
@@ -121,6 +121,8 @@ def tool_of(tool: Message) -> dict[str, Any]:
     converted = {"name": function["name"], "input_schema": function.get("parameters") or {"type": "object"}}
     if function.get("description"):
         converted["description"] = function["description"]
+    if function.get("strict"):
+        converted["strict"] = True
     return converted | ({"cache_control": tool["cache_control"]} if "cache_control" in tool else {})
 
 
@@ -167,6 +169,8 @@ def _tool_result(message: Message) -> dict[str, Any]:
     blocks = _content(content)
     if blocks:
         result["content"] = blocks
+    if message.get("is_error"):
+        result["is_error"] = True
     if "cache_control" in message:
         result["cache_control"] = message["cache_control"]
     return result
@@ -195,6 +199,9 @@ def _id(text: str) -> str:
 
 
 VERSION = "2026-10-21"
+SAMPLING_VERSION = "2023-06-01"  # the newer one refuses these fields whatever the model
+_SAMPLING = {"temperature", "top_p", "top_k"}
+_UNCHANGED = (*sorted(_SAMPLING), "max_tokens", "thinking")
 DEFAULT_OUTPUT = 32_000
 _OPENINGS = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
 # The API wants a person's message first; a compacted history may begin with the assistant's.
@@ -212,14 +219,16 @@ class Anthropic(HttpModel):
         super()._stop_seeing()
         self._log = WireLog(self._encode)
 
-    def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
+    def body(
+        self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS
+    ) -> bytes:
         """Everything that stays the same stands before the messages, so each request begins with the one before it."""
         points = cache_points(messages, ttl=self.endpoint.cache_ttl) if self.endpoint.cache_points else {}
         if points and len(points) < ROLLING and tools:
             # A new session may have another memory, and so another system prompt; a spare point keeps the tools.
             tools = [*tools[:-1], {**tools[-1], "cache_control": marker_for(self.endpoint.cache_ttl)}]
         parts = self._log.parts(messages, points)
-        joined: list[bytes] = [self.beginning(system, tools)]
+        joined: list[bytes] = [self.beginning(system, tools, wishes)]
         before = ""
         for message, blocks in zip(messages, parts, strict=True):
             if not blocks:
@@ -236,9 +245,10 @@ class Anthropic(HttpModel):
         joined.append(b"]}]}" if before else _FIRST + b"]}")
         return b"".join(joined)
 
-    def headers(self) -> dict[str, str]:
+    def headers(self, wishes: Options = NO_OPTIONS) -> dict[str, str]:
         key = self.endpoint.key
-        headers = {"anthropic-version": VERSION} | ({"authorization": f"Bearer {key}"} if key else {})
+        version = SAMPLING_VERSION if _SAMPLING & wishes.keys() else VERSION
+        headers = {"anthropic-version": version} | ({"authorization": f"Bearer {key}"} if key else {})
         if key and self.endpoint.provider != "anthropic":
             headers["x-api-key"] = key  # what other servers of this wire look for
         return headers | self.endpoint.headers
@@ -287,6 +297,24 @@ class Anthropic(HttpModel):
             options["system"] = [{"type": "text", "text": system}]
         return options
 
+    def asked(self, wishes: Options) -> dict[str, Any]:
+        wanted: dict[str, Any] = {}
+        for name, content in wishes.items():
+            if name in _UNCHANGED:
+                wanted[name] = content
+            elif name == "stop":
+                wanted["stop_sequences"] = [content] if isinstance(content, str) else list(content)
+            elif name in ("tool_choice", "parallel_tool_calls"):
+                wanted["tool_choice"] = _choice(wishes)
+            elif name == "reasoning_effort":
+                wanted.setdefault("output_config", {})["effort"] = content
+            elif name == "response_format" and content.get("type") == "json_schema":
+                shape = {"type": "json_schema", "schema": content["json_schema"].get("schema") or {}}
+                wanted.setdefault("output_config", {})["format"] = shape
+            else:
+                raise self.refuse(name, content["type"] if name == "response_format" else "")
+        return wanted
+
     def _encode(self, message: Message) -> bytes:
         """The blocks of a message without the brackets, so that neighbours can share one message."""
         return encode(blocks_of(message if self._sees else text_only(message), self.name))[1:-1]
@@ -303,6 +331,16 @@ class Anthropic(HttpModel):
             yield from _start_block(answer, index, block)
             self._stop_block(answer, index, block)
         answer.reason = message.get("stop_reason") or "stop"
+
+
+def _choice(wishes: Options) -> dict[str, Any]:
+    chosen = wishes.get("tool_choice", "auto")
+    if isinstance(chosen, str):
+        choice = {"type": {"required": "any"}.get(chosen, chosen)}
+    else:
+        choice = {"type": "tool", "name": chosen["function"]["name"]}
+    alone = wishes.get("parallel_tool_calls") is False and choice["type"] != "none"
+    return choice | ({"disable_parallel_tool_use": True} if alone else {})
 
 
 def _start_block(answer: Answer, index: int, block: Mapping[str, Any]) -> Iterator[ModelEvent]:

@@ -4,6 +4,10 @@
         …TextDelta, ReasoningDelta, ToolCallStarted, ToolCall, Retrying; the last one is Finished…
 
 Messages are OpenAI-format dicts and are never changed in place. Closing the iterator at any point ends the request.
+
+`options` are wishes for this one request, by OpenAI's names: temperature, top_p, max_tokens, stop, seed,
+response_format, tool_choice, parallel_tool_calls, reasoning_effort and so on; besides these top_k and `thinking` as
+Anthropic has it. A wire translates them, and refuses by name what its API does not have.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.base.errors import (
@@ -25,6 +30,7 @@ from hermes.base.errors import (
     ModelError,
     ModelRefused,
     ModelUnreachable,
+    OptionRefused,
     RateLimited,
     WrongKey,
 )
@@ -40,6 +46,9 @@ if TYPE_CHECKING:
     from hermes.base.events import ModelEvent
 
     Message = Mapping[str, Any]
+    Options = Mapping[str, Any]
+
+NO_OPTIONS: Options = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +337,11 @@ def never() -> bool:
     return False
 
 
+def with_options(options: Options) -> dict[str, Any]:
+    """Options as an argument of `stream`: left out when there are none, for models of hosts that know no options."""
+    return {"options": options} if options else {}
+
+
 class Model(Protocol):
     @property
     def name(self) -> str: ...
@@ -343,7 +357,10 @@ class Model(Protocol):
         *,
         cancelled: Callable[[], bool] = never,
     ) -> Iterator[ModelEvent]:
-        """Asks once. `cancelled` is looked at while waiting; when it says True, `Interrupted` is raised."""
+        """Asks once. `cancelled` is looked at while waiting; when it says True, `Interrupted` is raised.
+
+        A model that somebody has options for takes them as the keyword `options`; ours do.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -395,18 +412,20 @@ class Fallback:
         tools: Sequence[Message] = (),
         *,
         cancelled: Callable[[], bool] = never,
+        options: Options = NO_OPTIONS,
     ) -> Iterator[ModelEvent]:
+        more = with_options(options)
         *others, last = self._models
         for model, following in zip(others, self._models[1:], strict=True):
             try:
-                yield from model.stream(system, messages, tools, cancelled=cancelled)
+                yield from model.stream(system, messages, tools, cancelled=cancelled, **more)
             except ContextTooLong:
                 raise  # a shorter conversation is the cure, not another model
             except ModelError as error:
                 yield Retrying(error=error, seconds=0, model=following.name)
             else:
                 return
-        yield from last.stream(system, messages, tools, cancelled=cancelled)
+        yield from last.stream(system, messages, tools, cancelled=cancelled, **more)
 
 
 class HttpModel:
@@ -418,7 +437,7 @@ class HttpModel:
         self.endpoint = endpoint
         self._patience = retries or Retries()
         self._sees = endpoint.vision
-        self._fixed: tuple[str, list[Message], bytes] | None = None
+        self._fixed: tuple[str, list[Message], dict[str, Any], bytes] | None = None
 
     @property
     def name(self) -> str:
@@ -428,20 +447,34 @@ class HttpModel:
     def context_length(self) -> int:
         return self.endpoint.context_length
 
-    def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
+    def body(
+        self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS
+    ) -> bytes:
         raise NotImplementedError
 
-    def beginning(self, system: str, tools: Sequence[Message]) -> bytes:
-        """The fields before the messages: the same bytes for as long as system prompt and tools are the same."""
-        if self._fixed is None or self._fixed[0] != system or self._fixed[1] != list(tools):
-            options = self.options(system, tools) | self.endpoint.extra_body
-            self._fixed = (system, list(tools), b"{" + fields(options.items()) + b'"messages":[')
-        return self._fixed[2]
+    def beginning(self, system: str, tools: Sequence[Message], wishes: Options) -> bytes:
+        """The fields before the messages: the same bytes for as long as prompt, tools and wishes are the same."""
+        wanted = self.asked(wishes)
+        if self._fixed is None or self._fixed[:3] != (system, list(tools), wanted):
+            given = self.options(system, tools) | self.endpoint.extra_body
+            for name, content in wanted.items():  # what is asked for wins over what is configured
+                both = isinstance(content, dict) and isinstance(given.get(name), dict)
+                given[name] = given[name] | content if both else content
+            self._fixed = (system, list(tools), wanted, b"{" + fields(given.items()) + b'"messages":[')
+        return self._fixed[3]
 
     def options(self, system: str, tools: Sequence[Message]) -> dict[str, Any]:
         raise NotImplementedError
 
-    def headers(self) -> dict[str, str]:
+    def asked(self, wishes: Options) -> dict[str, Any]:
+        """The wishes for one request as fields of this wire."""
+        raise NotImplementedError
+
+    def refuse(self, option: str, kind: str = "") -> OptionRefused:
+        what = f"{option} of the kind {kind}" if kind else option
+        return OptionRefused(f"{self.name} at {self.endpoint.provider} has no {what}; leave it out", option=option)
+
+    def headers(self, wishes: Options = NO_OPTIONS) -> dict[str, str]:
         raise NotImplementedError
 
     def read(self, chunks: Iterable[dict[str, Any]]) -> Iterator[ModelEvent]:
@@ -455,19 +488,20 @@ class HttpModel:
         tools: Sequence[Message] = (),
         *,
         cancelled: Callable[[], bool] = never,
+        options: Options = NO_OPTIONS,
     ) -> Iterator[ModelEvent]:
-        body = self.body(system, messages, tools)
+        body, headers = self.body(system, messages, tools, options), self.headers(options)
         attempt = 0
         while True:
             attempt += 1
             try:
-                yield from self._once(body, cancelled)
+                yield from self._once(body, headers, cancelled)
             except ModelError as error:
                 if self._sees and _is_about_images(error, self.name) and has_images(messages):
                     # The image stays in the conversation, so every later turn would fail as well.
                     yield Retrying(error=_cannot_see(self.endpoint, error), seconds=0, model=self.name)
                     self._stop_seeing()
-                    body = self.body(system, messages, tools)
+                    body = self.body(system, messages, tools, options)
                     continue
                 seconds = self._patience.before_retry(error, attempt)
                 if seconds is None:
@@ -482,7 +516,7 @@ class HttpModel:
         """From now on images are placeholders."""
         self._sees = False
 
-    def _once(self, body: bytes, cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:
+    def _once(self, body: bytes, headers: dict[str, str], cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:
         from hermes.llm.transport import CANCELLED, shared_client
 
         if cancelled():
@@ -492,7 +526,7 @@ class HttpModel:
             "POST",
             self.endpoint.base_url.rstrip("/") + self.path,
             content=body,
-            headers={"content-type": "application/json", "accept": "text/event-stream"} | self.headers(),
+            headers={"content-type": "application/json", "accept": "text/event-stream"} | headers,
             timeout=self._timeouts(),
             extensions={CANCELLED: ending.give_up},
         )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ExtraMissing, ModelUnreachable, NotFound, command
 from hermes.base.events import Finished, TextDelta
-from hermes.llm.client import Answer, Endpoint, never
+from hermes.llm.client import NO_OPTIONS, Answer, Endpoint, never
 from hermes.llm.openai import OpenAICompatible
 from hermes.storage.files import ErrorOutput, Folder
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from hermes.base.events import ModelEvent
-    from hermes.llm.client import Message
+    from hermes.llm.client import Message, Options
 
 _OPENINGS = ("{", "```json", "```\n{", "<tool_call>")
 _WRAPPING = re.compile(r"^(?:```(?:json)?|<tool_call>)\s*|\s*(?:```|</tool_call>)$")
@@ -187,14 +187,17 @@ class EmbeddedModel:
         tools: Sequence[Message] = (),
         *,
         cancelled: Callable[[], bool] = never,
+        options: Options = NO_OPTIONS,
     ) -> Iterator[ModelEvent]:
         if self._client is None:
             self._client = OpenAICompatible(self.start())
         if not self.about.calls_tools:  # it would only read their descriptions for seconds
-            yield from self._client.stream(system, messages, cancelled=cancelled)
+            if "tool_choice" in options:
+                raise self._client.refuse("tool_choice")
+            yield from self._client.stream(system, messages, cancelled=cancelled, options=options)
             return
         known = [tool["function"]["name"] for tool in tools]
-        yield from with_calls(self._client.stream(system, messages, tools, cancelled=cancelled), known)
+        yield from with_calls(self._client.stream(system, messages, tools, cancelled=cancelled, options=options), known)
 
     def start(self) -> Endpoint:
         """Where the running server is; any client that speaks the OpenAI or the Anthropic wire may use it."""

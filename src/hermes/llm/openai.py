@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.events import Usage
 from hermes.llm.anthropic import cache_points
-from hermes.llm.client import DONE, Answer, HttpModel, ended_early
+from hermes.llm.client import DONE, NO_OPTIONS, Answer, HttpModel, ended_early
 from hermes.llm.wire import WireLog, encode
 from hermes.storage.images import text_only, words_of
 
@@ -14,10 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hermes.base.events import ModelEvent
-    from hermes.llm.client import Endpoint, Message, Retries
+    from hermes.llm.client import Endpoint, Message, Options, Retries
 
 # What a chat-completions server knows; everything else in a message is for us.
 _WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
+_EFFORTS = {"low": 4_096, "medium": 16_384, "high": float("inf")}  # by the tokens that may be thought
+_NOT_AT_OPENAI = {"top_k", "min_p", "repetition_penalty"}
 _REPLAYED = {"": (), "content": ("reasoning_content",), "details": ("reasoning_details",)}
 
 
@@ -33,12 +35,14 @@ class OpenAICompatible(HttpModel):
         super()._stop_seeing()
         self._log = WireLog(self._encode)
 
-    def body(self, system: str, messages: Sequence[Message], tools: Sequence[Message]) -> bytes:
+    def body(
+        self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS
+    ) -> bytes:
         """Everything that stays the same stands before the messages, so each request begins with the one before it."""
         first = self._encode({"role": "system", "content": system}) if system else b""
         if not self.endpoint.cache_points:
             comma = b"," if first and messages else b""
-            return self._log.body(self.beginning(system, tools) + first + comma, messages)
+            return self._log.body(self.beginning(system, tools, wishes) + first + comma, messages)
         everything = [{"role": "system", "content": system}, *messages] if system else messages
         shift = 1 if system else 0
         points = cache_points(everything, ttl=self.endpoint.cache_ttl, native=False)
@@ -47,9 +51,10 @@ class OpenAICompatible(HttpModel):
         if first:
             parts.insert(0, first)
         # One join: each further copy of a long conversation costs more than everything else here.
-        return b"".join((self.beginning(system, tools), b",".join(parts), b"]}"))
+        return b"".join((self.beginning(system, tools, wishes), b",".join(parts), b"]}"))
 
-    def headers(self) -> dict[str, str]:
+    def headers(self, wishes: Options = NO_OPTIONS) -> dict[str, str]:
+        del wishes
         key = {"authorization": f"Bearer {self.endpoint.key}"} if self.endpoint.key else {}
         return key | self.endpoint.headers
 
@@ -76,10 +81,25 @@ class OpenAICompatible(HttpModel):
             "stream_options": {"include_usage": True},
         }
         if self.endpoint.max_output:
-            # OpenAI's own reasoning models refuse the old name, other servers know no other.
-            own = self.endpoint.provider == "openai"
-            options["max_completion_tokens" if own else "max_tokens"] = self.endpoint.max_output
+            options[self._longest] = self.endpoint.max_output
         return options | ({"tools": list(tools)} if tools else {})
+
+    @property
+    def _longest(self) -> str:
+        # OpenAI's own reasoning models refuse the old name, other servers know no other.
+        return "max_completion_tokens" if self.endpoint.provider == "openai" else "max_tokens"
+
+    def asked(self, wishes: Options) -> dict[str, Any]:
+        wanted = {name: content for name, content in wishes.items() if name not in ("max_tokens", "thinking")}
+        if "max_tokens" in wishes:
+            wanted[self._longest] = wishes["max_tokens"]
+        budget = wishes.get("thinking", {}).get("budget_tokens")
+        if budget and "reasoning_effort" not in wanted:  # a model that decides itself needs no field
+            wanted["reasoning_effort"] = next(effort for effort, most in _EFFORTS.items() if budget <= most)
+        if self.endpoint.provider == "openai":
+            for name in _NOT_AT_OPENAI & wanted.keys():
+                raise self.refuse(name)
+        return wanted
 
     def _encode(self, message: Message) -> bytes:
         sees = self._sees and message.get("role") == "user"  # the API takes images nowhere else

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from hermes.base.errors import Interrupted, ModelError, ModelRefused, SettingsError
 from hermes.base.events import Usage
 from hermes.base.tokens import estimate
-from hermes.llm.client import Answer, never
+from hermes.llm.client import NO_OPTIONS, Answer, never
 from hermes.storage.images import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hermes.base.events import ModelEvent
-    from hermes.llm.client import Message
+    from hermes.llm.client import Message, Options
 
     Step: TypeAlias = "str | Reply | ModelError"
     Choice: TypeAlias = Callable[[Sequence[Message]], Step]
@@ -51,6 +51,7 @@ class Sent:
     system: str
     messages: list[Message]
     tools: list[Message]
+    options: Options = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -67,11 +68,12 @@ class Scripted:
         tools: Sequence[Message] = (),
         *,
         cancelled: Callable[[], bool] = never,
+        options: Options = NO_OPTIONS,
     ) -> Iterator[ModelEvent]:
         if cancelled():
             raise Interrupted("stopped before the model was asked")
         number = len(self.requests)
-        self.requests.append(Sent(system=system, messages=list(messages), tools=list(tools)))
+        self.requests.append(Sent(system=system, messages=list(messages), tools=list(tools), options=options))
         step = self.step(number, messages)
         if isinstance(step, ModelError):
             raise step

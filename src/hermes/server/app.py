@@ -24,7 +24,7 @@ from hermes.server import schemas
 from hermes.server.api import ENDPOINTS, PREFIX, api_route
 from hermes.server.auth import KINDS, PERSON, ROUTE, TYPE, AuthMiddleware, CallLimits, Metrics, TurnLimits
 from hermes.server.conversations import Conversations
-from hermes.server.openai import Chat
+from hermes.server.openai import MODEL, Chat
 from hermes.server.web.sections import SECTIONS
 from hermes.server.web.sessions import Sessions
 from hermes.server.web.site import PREFIX as WEB_PREFIX
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from hermes.server.api import Endpoint
     from hermes.server.conversations import Open
+    from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
     Handler = Callable[[Request], Awaitable[Response]]
@@ -83,6 +84,14 @@ def description() -> dict[str, Any]:
     }
     paths["/v1/chat/completions"] = {"post": chat}
     paths["/v1/models"] = {"get": _plain("models", "The models a client may name.", schemas.MODELS)}
+    paths["/v1/models/{name}"] = {
+        "get": {
+            "summary": "One model, by its name.",
+            "operationId": "model",
+            "parameters": [{"name": "name", "in": "path", "required": True, "schema": schemas.PLACES["name"]}],
+            "responses": _responses(200, schemas.MODEL, "401 403 404 421 429"),
+        }
+    }
     paths["/health"] = {"get": _plain("health", "Whether the server answers.", schemas.HEALTH)}
     return {
         "openapi": "3.1.0",
@@ -179,6 +188,7 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
         calls=limits,
         turns=TurnLimits(workers, settings.integer("server.turns_per_person")),
         models=settings.texts("server.models"),
+        aliases=_aliases(settings),
         turn_seconds=settings.number("server.turn_timeout"),
     )
     metrics.gauges["hermes_conversations_open"] = ("Conversations kept open.", lambda: float(len(conversations)))
@@ -239,10 +249,23 @@ def build_web_page(home: Home) -> WebPage:
     return WebPage(guarded, sessions)
 
 
+def _aliases(settings: Settings) -> dict[str, str]:
+    """Names that clients may use for a model, each checked now: a client could not see what is wrong."""
+    given, models = settings.get("server.model_aliases") or {}, (MODEL, *settings.texts("server.models"))
+    for alias, name in given.items():
+        if not isinstance(name, str) or name not in models:
+            raise SettingsError(
+                f"server.model_aliases has {name!r} for {alias!r}; it may be {' or '.join(models)}"
+                " (server.models lists more)"
+            )
+    return {str(alias): name for alias, name in given.items()}
+
+
 def _routes(chat: Chat, conversations: Conversations, pool: ThreadPoolExecutor, limits: CallLimits) -> list[Route]:
     return [
         _named("/v1/chat/completions", chat.completions, "POST"),
         _named("/v1/models", chat.models),
+        _named("/v1/models/{name:path}", chat.model),
         *(api_route(endpoint, PREFIX, conversations, pool, limits) for endpoint in ENDPOINTS),
         _named(_DESCRIPTION, _answering(JSONResponse(description()))),
         _named("/docs", _answering(_docs())),

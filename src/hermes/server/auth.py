@@ -1,7 +1,8 @@
 """Checks every request before any route: key, Host, Origin, size and rate, and each person's share of the server.
 
-In this order: is the Host one of ours (else a web page could rebind a name to this machine), is the Origin allowed,
-whose key is it, has this person asked too often, is the body too large. Only then is there an application at all.
+In this order: is the Host one of ours (else a web page could rebind a name to this machine), is the Origin allowed
+(a browser that first asks whether it may is answered here), whose key is it, has this person asked too often, is the
+body too large. Only then is there an application at all.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import base64
 import binascii
 import bisect
 import json
+import re
 import threading
 import time
 from collections import Counter, OrderedDict, defaultdict
@@ -143,6 +145,9 @@ ROUTE = "hermes.route"
 WEB_SESSION = "hermes.web_session"  # of the web page: who is signed in there, or None
 _WEB = "/ui"  # where the web page is; "/" leads a browser there
 _MOST_KNOWN = 10_000
+_ANY_PAGE = "*"
+_EXPOSED = b"x-hermes-session, retry-after"
+_HEADER_NAMES = re.compile(r"[A-Za-z0-9-]+(?:, ?[A-Za-z0-9-]+){0,63}")
 _LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 _FAILURES = 20  # wrong keys from one address before it has to wait
 # Commas and brackets in the bodies of one person beyond the largest body: everybody waits while one is parsed.
@@ -234,12 +239,32 @@ class AuthMiddleware:
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        is_web = self._web is not None and _is_web(scope["path"], headers)  # our own page is for no other
+        cors = [] if is_web else self._cors(headers.get(b"origin", "").lower().rstrip("/"))
+        if cors and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
+            named = headers.get(b"host", "").strip().lower()
+            if _without_port(named) in self._hosts:
+                await _answer_preflight(headers, cors, send)
+                return
+        answer = partial(_send_with, send, cors) if cors else send
         refusal = self._refusal(scope, headers)
         if refusal is not None:
             self._metrics.refused(refusal.reason)
-            await refusal.answer(send)
+            await refusal.answer(answer)
             return
-        await self._serve(scope, receive, send)
+        await self._serve(scope, receive, answer)
+
+    def _cors(self, origin: str) -> list[tuple[bytes, bytes]]:
+        """What lets a browser show the answer to that page; nothing when the page is not listed.
+
+        A key that the browser itself remembers goes along only for pages that are listed by name.
+        """
+        if not origin or not self._origins & {origin, _ANY_PAGE}:
+            return []
+        listed = origin in self._origins
+        shared = [(b"access-control-allow-origin", origin.encode("latin-1") if listed else b"*"), (b"vary", b"origin")]
+        trusted = [(b"access-control-allow-credentials", b"true")] if listed else []
+        return [*shared, *trusted, (b"access-control-expose-headers", _EXPOSED)]
 
     def _refusal(self, scope: Scope, headers: dict[bytes, str]) -> Refusal | None:
         named = headers.get(b"host", "").strip().lower()
@@ -247,7 +272,8 @@ class AuthMiddleware:
             return Refusal(421, "host", "this server does not answer under that name (server.hosts lists its names)")
         origin = headers.get(b"origin", "").lower().rstrip("/")
         is_web = self._web is not None and _is_web(scope["path"], headers)
-        if origin and (is_web or origin not in self._origins) and not _is_ours(origin, named):
+        listed = not is_web and bool(self._origins & {origin, _ANY_PAGE})
+        if origin and not listed and not _is_ours(origin, named):
             return Refusal(403, "origin", "requests of that web page are not allowed (server.origins lists pages)")
         address = (scope.get("client") or ("unknown", 0))[0]
         if is_web:
@@ -332,6 +358,27 @@ _ALWAYS = (
     (b"referrer-policy", b"no-referrer"),
     (b"cache-control", b"no-store"),
 )
+
+
+async def _send_with(send: Send, more: list[tuple[bytes, bytes]], message: Message) -> None:
+    if message["type"] == "http.response.start":
+        message["headers"] = [*message.get("headers", ()), *more]
+    await send(message)
+
+
+async def _answer_preflight(headers: dict[bytes, str], cors: list[tuple[bytes, bytes]], send: Send) -> None:
+    """Browsers ask this without a key; it says nothing but that the page may ask."""
+    wanted = headers.get(b"access-control-request-headers", "")
+    allowed = wanted.encode("latin-1") if _HEADER_NAMES.fullmatch(wanted) else b"authorization, content-type"
+    more = [
+        (b"access-control-allow-methods", b"GET, POST, PUT, PATCH, DELETE"),
+        (b"access-control-allow-headers", allowed),
+        (b"access-control-max-age", b"600"),
+    ]
+    if headers.get(b"access-control-request-private-network") == "true":
+        more.append((b"access-control-allow-private-network", b"true"))
+    await send({"type": "http.response.start", "status": 204, "headers": [*cors, *more, *_ALWAYS]})
+    await send({"type": "http.response.body", "body": b""})
 
 
 def _key(headers: dict[bytes, str]) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.agent import Agent
 from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
-from hermes.base.events import Retrying, TextDelta, TurnFinished
+from hermes.base.events import ReasoningDelta, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.http_server import descriptor_limit, free_descriptors
 from hermes.server.openai_wire import Answer, BadRequest, digest
 from hermes.server.workspace import Workspace
@@ -20,11 +20,13 @@ from hermes.session.context import unanswered_calls
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
 
+    from hermes.base.events import TurnEvent
     from hermes.conversations.database import SessionDB
     from hermes.server.openai_wire import ChatRequest
     from hermes.settings.home import Home
 
     Open = Callable[..., Agent]
+    Say = Callable[[TextDelta | ReasoningDelta], None]
     HomeOf = Callable[[str], Home]
 
 _LOG = logging.getLogger("hermes.server")
@@ -47,7 +49,7 @@ class Conversation:
         self.lock = threading.Lock()
         self.users = 0
 
-    def answer(self, request: ChatRequest, say: Callable[[str], None], cancelled: Callable[[], bool]) -> Answer:
+    def answer(self, request: ChatRequest, say: Say, cancelled: Callable[[], bool]) -> Answer:
         results, said = request.results, request.said
         if said:
             for result in results:
@@ -55,26 +57,47 @@ class Conversation:
             for text in said[:-1]:
                 self.agent.session.record({"role": "user", "content": text})
         overlay = request.system if request.system != self.system else ""
-        text, end = "", None
         turn = self.agent.turn_with(
-            request.functions, said[-1] if said else None, results, overlay=overlay, cancelled=cancelled
+            request.functions,
+            said[-1] if said else None,
+            results,
+            overlay=overlay,
+            cancelled=cancelled,
+            options=request.options,
         )
-        for event in turn:
-            if isinstance(event, TextDelta):
-                text += event.text
-                say(event.text)
-            elif isinstance(event, Retrying):
-                continue
-            elif isinstance(event, TurnFinished):
-                end = event
-        if end is None:
-            raise RuntimeError("a turn ended without its last event")
-        if not text and end.reply:  # the limit of model calls is told, not streamed
-            text = end.reply
-            say(text)
+        text, end = _told(turn, request, say)
         calls = end.message.get("tool_calls", []) if end.reason == "tool_calls" else []
         session = self.agent.session.id
         return Answer(text=text, calls=calls, usage=end.usage, reason=end.reason, model=end.model, session=session)
+
+
+def _told(turn: Iterator[TurnEvent], request: ChatRequest, say: Say) -> tuple[str, TurnFinished]:
+    """The text of an answer and how it ended; pieces are told at once where the client reads a stream of text.
+
+    What is said before one of our own tools runs is no part of a document that has to fit a schema.
+    """
+    at_once = request.stream and not request.is_structured
+    text, kept, end = "", "", None
+    for event in turn:
+        match event:
+            case TextDelta():
+                text += event.text
+                if at_once:
+                    say(event)
+            case ReasoningDelta():
+                say(event)
+            case ToolReturned():
+                text = kept = "" if request.is_structured else text
+            case Retrying() if not at_once:  # nobody has seen what is void now
+                text = kept
+            case TurnFinished():
+                end = event
+    if end is None:
+        raise RuntimeError("a turn ended without its last event")
+    whole = text or end.reply  # the limit of model calls is told, not streamed
+    if whole and not (text and at_once):
+        say(TextDelta(text=whole))
+    return whole, end
 
 
 class Conversations:
@@ -144,7 +167,7 @@ class Conversations:
         name: str,
         request: ChatRequest,
         *,
-        say: Callable[[str], None],
+        say: Say,
         cancelled: Callable[[], bool],
         model: str = "",
     ) -> Answer:

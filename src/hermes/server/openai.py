@@ -1,13 +1,17 @@
-"""`/v1/chat/completions` and `/v1/models`: any OpenAI client, in front of any configured model, with a memory."""
+"""The APIs that chat clients speak, in front of any configured model, with a memory.
+
+`/v1/chat/completions`, `/v1/responses` and `/v1/messages` differ in their wire alone: each has a module that reads
+requests and a `Writer` for answers. `/v1/models` and `/v1/embeddings` are here, too.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
 import threading
 import time
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from starlette.responses import JSONResponse, StreamingResponse
@@ -19,15 +23,18 @@ from hermes.base.errors import (
     ModelError,
     ModelRefused,
     NoModel,
+    OptionRefused,
     RateLimited,
     SettingsError,
     WrongKey,
 )
+from hermes.base.events import ReasoningDelta, TextDelta
 from hermes.server import openai_wire as wire
 from hermes.server.auth import PERSON
+from hermes.server.openai_wire import error_body
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Mapping
     from concurrent.futures import Executor
 
     from starlette.requests import Request
@@ -35,13 +42,14 @@ if TYPE_CHECKING:
 
     from hermes.server.auth import CallLimits, Metrics, TurnLimits
     from hermes.server.conversations import Conversations
-    from hermes.server.openai_wire import Answer, ChatRequest
+    from hermes.server.openai_wire import Answer, ChatRequest, Piece, Writer
 
 _LOG = logging.getLogger("hermes.server")
 MODEL = "hermes"  # whatever the operator has configured
 SESSION_HEADER = "x-hermes-session"
 _KEEP_ALIVE_SECONDS = 15.0  # seconds without a word after which a stream shows that it is alive
 _LONGEST_NAME = 200
+_REFUSED = (400, 422)  # what a model's API answers to an option that it does not take
 _SOON = {"retry-after": "1"}
 
 
@@ -56,6 +64,7 @@ class Chat:
         turns: TurnLimits,
         calls: CallLimits,
         models: tuple[str, ...] = (),
+        aliases: Mapping[str, str] | None = None,
         turn_seconds: float = 600.0,
     ) -> None:
         self._conversations = conversations
@@ -65,6 +74,7 @@ class Chat:
         self._turns = turns
         self._calls = calls
         self._models = models
+        self._aliases = dict(aliases or {})
         self._turn_seconds = turn_seconds
         self.stopping = threading.Event()
 
@@ -73,41 +83,57 @@ class Chat:
         return len(self._turns)
 
     async def models(self, _request: Request) -> Response:
-        names = (MODEL, *self._models)
-        listed = [{"id": name, "object": "model", "created": 0, "owned_by": "hermes"} for name in names]
-        return JSONResponse({"object": "list", "data": listed})
+        """The list in the form of OpenAI, with what Anthropic's clients look for besides."""
+        listed = [_listed(name) for name in self._names()]
+        ends = {"first_id": listed[0]["id"], "last_id": listed[-1]["id"], "has_more": False}
+        return JSONResponse({"object": "list", "data": listed, **ends})
+
+    async def model(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        try:
+            self._model(name)
+        except wire.BadRequest as wrong:
+            return failed(wrong)
+        return JSONResponse(_listed(name))
 
     async def completions(self, request: Request) -> Response:
+        return await self._answered(request, _CHAT)
+
+    async def _answered(self, request: Request, spoken: _Wire) -> Response:
         body, person = await request.body(), request.scope[PERSON]
         try:
             async with self._calls.slot(person):
-                asked = await asyncio.get_running_loop().run_in_executor(self._parsing, wire.parse, body)
+                asked = await asyncio.get_running_loop().run_in_executor(self._parsing, spoken.parse, body)
             model = self._model(asked.model)
-            name = _name(request, asked)
+            name = _name(request)
         except wire.BadRequest as wrong:
-            return failed(wrong)
+            return failed(wrong, spoken)
         if self._turns.full or self.stopping.is_set():
-            busy = wire.error_body("all workers are busy; try again in a moment", "server_error", code="busy")
+            busy = spoken.error("all workers are busy; try again in a moment", "server_error", None, "busy", 503)
             return JSONResponse(busy, 503, _SOON)
         if self._turns.enough_for(person):
-            enough = wire.error_body(
-                "too many of your turns are still being answered", "rate_limit_error", code="turns"
-            )
-            return JSONResponse(enough, 429, _SOON)
-        turn = _Turn(self, person, name, asked, model)
+            said = "too many of your turns are still being answered"
+            return JSONResponse(spoken.error(said, "rate_limit_error", None, "turns", 429), 429, _SOON)
+        turn = _Turn(self, person, name, asked, model=model, spoken=spoken)
         watcher = asyncio.create_task(_until_gone(request, turn.gone))
         try:
             return await (turn.streamed() if asked.stream else turn.whole())
         finally:
             watcher.cancel()  # a stream is watched by the response itself
 
-    def _model(self, name: str) -> str:
+    def _names(self) -> tuple[str, ...]:
+        return (MODEL, *self._models, *(alias for alias in self._aliases if "*" not in alias))
+
+    def _model(self, asked: str) -> str:
+        """The model that a client's name stands for; "" for the configured default."""
+        fitting = (alias for alias in self._aliases if fnmatchcase(asked, alias))
+        name = self._aliases[alias] if (alias := next(fitting, None)) else asked
         if name in ("", MODEL):
             return ""
         if name not in self._models:
-            known = ", ".join((MODEL, *self._models))
+            known = ", ".join(self._names())
             raise wire.BadRequest(
-                f"there is no model {name!r}; there are {known}", "model", status=404, code="model_not_found"
+                f"there is no model {asked!r}; there are {known}", "model", status=404, code="model_not_found"
             )
         return name
 
@@ -132,7 +158,8 @@ class Chat:
                     _LOG.error("a turn failed: %s", error)
                 elif not isinstance(error, wire.BadRequest | ModelError):
                     _LOG.exception("a turn failed")
-                put(error)
+                refused = isinstance(error, ModelRefused) and error.status in _REFUSED and turn.asked.options
+                put(wire.BadRequest(str(error)) if refused else error)
 
         self._pool.submit(work)
 
@@ -140,51 +167,62 @@ class Chat:
         self._turns.end(turn.person)
 
 
-class _Turn:
-    """One request: the worker puts pieces of text, then an answer or an error."""
+@dataclass(frozen=True, slots=True)
+class _Wire:
+    """How one API is read and written; `error` makes a document of message, kind, param, code and status."""
 
-    def __init__(self, chat: Chat, person: str, name: str, asked: ChatRequest, model: str) -> None:
+    parse: Callable[[bytes], ChatRequest]
+    writer: Callable[[ChatRequest, str], Writer]
+    error: Callable[[str, str, str | None, str | None, int], dict[str, Any]]
+
+
+_CHAT = _Wire(wire.parse, wire.ChatWriter, lambda message, kind, param, code, _: error_body(message, kind, param, code))
+
+
+class _Turn:
+    """One request: the worker puts pieces of the answer, then an answer or an error."""
+
+    def __init__(self, chat: Chat, person: str, name: str, asked: ChatRequest, *, model: str, spoken: _Wire) -> None:
         self.person, self.name, self.asked, self.model = person, name, asked, model
         self.gone = threading.Event()
         self._chat = chat
+        self._spoken = spoken
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[str | Answer | Exception] = asyncio.Queue()
-        self._number = f"chatcmpl-{os.urandom(12).hex()}"
-        self._created = int(time.time())
-        self._called = asked.model or MODEL
+        self._queue: asyncio.Queue[Piece | Answer | Exception] = asyncio.Queue()
+        self._writer = spoken.writer(asked, asked.model or MODEL)
 
     async def whole(self) -> Response:
         self._chat.start(self, self._put)
-        while isinstance(item := await self._next(), str):
-            continue
+        pieces: list[Piece] = []
+        while isinstance(item := await self._next(), TextDelta | ReasoningDelta):
+            pieces.append(item)
         if isinstance(item, Exception):
-            return failed(item)
-        document = wire.whole_answer(item, self._called, self._number, self._created)
-        return JSONResponse(document, headers={SESSION_HEADER: item.session})
+            return failed(item, self._spoken)
+        return JSONResponse(self._writer.whole(pieces, item), headers={SESSION_HEADER: item.session})
 
     async def streamed(self) -> Response:
         """The first piece decides: until then a failure is an error status, afterwards it is an event."""
         self._chat.start(self, self._put)
         first = await self._next()
         if isinstance(first, Exception):
-            return failed(first)
+            return failed(first, self._spoken)
         return StreamingResponse(self._events(first), media_type="text/event-stream")
 
-    async def _events(self, first: str | Answer | Exception) -> AsyncIterator[str]:
-        item: str | Answer | Exception | None = first
+    async def _events(self, first: Piece | Answer | Exception) -> AsyncIterator[str]:
+        item: Piece | Answer | Exception | None = first
         try:
-            yield self._piece({"role": "assistant", "content": ""})
+            yield self._writer.opening()
             while True:
-                if isinstance(item, str):
-                    yield self._piece({"content": item})
+                if isinstance(item, TextDelta | ReasoningDelta):
+                    if told := self._writer.piece(item):
+                        yield told
                 elif item is None:
                     yield ": still here\n\n"
                 elif isinstance(item, Exception):
-                    yield f"data: {json.dumps(_error_of(item)[1])}\n\n"
+                    yield self._writer.failure(_error_of(item, self._spoken)[1])
                     return
                 else:
-                    for event in self._ending(item):
-                        yield event
+                    yield self._writer.ending(item)
                     return
                 try:
                     item = await asyncio.wait_for(self._next(), _KEEP_ALIVE_SECONDS)
@@ -193,27 +231,15 @@ class _Turn:
         finally:
             self.gone.set()  # also when the client went away in the middle
 
-    def _ending(self, answer: Answer) -> list[str]:
-        events = [self._piece(wire.calls_delta(answer.calls))] if answer.calls else []
-        last = wire.piece({}, self._called, self._number, self._created, answer.finish_reason)
-        events.append(_event({**last, "session_id": answer.session}))
-        if self.asked.with_usage:
-            counted = wire.piece({}, self._called, self._number, self._created) | {"choices": []}
-            events.append(_event({**counted, "usage": wire.usage(answer.usage)}))
-        return [*events, "data: [DONE]\n\n"]
-
-    def _piece(self, delta: dict[str, Any]) -> str:
-        return _event(wire.piece(delta, self._called, self._number, self._created))
-
-    async def _next(self) -> str | Answer | Exception:
+    async def _next(self) -> Piece | Answer | Exception:
         return await self._queue.get()
 
-    def _put(self, item: str | Answer | Exception) -> None:
+    def _put(self, item: Piece | Answer | Exception) -> None:
         """From the worker's thread."""
         self._loop.call_soon_threadsafe(self._take, item)
 
-    def _take(self, item: str | Answer | Exception) -> None:
-        if not isinstance(item, str):
+    def _take(self, item: Piece | Answer | Exception) -> None:
+        if not isinstance(item, TextDelta | ReasoningDelta):
             self._chat.ended(self)
         self._queue.put_nowait(item)
 
@@ -225,20 +251,24 @@ async def _until_gone(request: Request, gone: threading.Event) -> None:
     gone.set()
 
 
-def failed(error: Exception) -> Response:
-    status, document = _error_of(error)
+def failed(error: Exception, spoken: _Wire = _CHAT) -> Response:
+    status, document = _error_of(error, spoken)
     headers = {"retry-after": str(int(error.seconds or 1))} if isinstance(error, RateLimited) else None
     return JSONResponse(document, status, headers)
 
 
-def _error_of(error: Exception) -> tuple[int, Any]:
+def _error_of(error: Exception, spoken: _Wire) -> tuple[int, dict[str, Any]]:
     """What a client may know: our own words for errors of the model, and nothing of what is ours to mend."""
     if isinstance(error, wire.BadRequest):
-        return error.status, wire.error_body(error.message, param=error.param, code=error.code)
-    for kind, status, named, code, words in _ERRORS:
-        if isinstance(error, kind):
-            return status, wire.error_body(words or str(error), named, code=code)
-    return 500, wire.error_body("an error of this server; the operator's log says what", "server_error")
+        kind = "invalid_request_error"
+        return error.status, spoken.error(error.message, kind, error.param, error.code, error.status)
+    if isinstance(error, OptionRefused):
+        said = spoken.error(str(error), "invalid_request_error", error.option, "unsupported_parameter", 400)
+        return 400, said
+    for kinds, status, named, code, words in _ERRORS:
+        if isinstance(error, kinds):
+            return status, spoken.error(words or str(error), named, None, code, status)
+    return 500, spoken.error("an error of this server; the operator's log says what", "server_error", None, None, 500)
 
 
 _ERRORS: tuple[tuple[type[Exception], int, str, str | None, str], ...] = (  # its own words where there are none here
@@ -260,13 +290,14 @@ _ERRORS: tuple[tuple[type[Exception], int, str, str | None, str], ...] = (  # it
 )
 
 
-def _name(request: Request, asked: ChatRequest) -> str:
+def _listed(name: str) -> dict[str, Any]:
+    theirs = {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"}
+    return {"id": name, "object": "model", "created": 0, "owned_by": "hermes", **theirs}
+
+
+def _name(request: Request) -> str:
     """What the client calls this conversation; "" when it does not."""
     named = request.headers.get(SESSION_HEADER, "").strip()
     if len(named) > _LONGEST_NAME:
         raise wire.BadRequest(f"{SESSION_HEADER} has more than {_LONGEST_NAME} characters")
-    return named or (f"user {asked.user}" if asked.user.strip() else "")
-
-
-def _event(document: dict[str, Any]) -> str:
-    return f"data: {json.dumps(document, ensure_ascii=False)}\n\n"
+    return named

@@ -1,26 +1,43 @@
-"""OpenAI's chat wire: what a client sends, checked once, and what it gets back."""
+"""OpenAI's chat wire, and what all wires of the server share: a request, checked once, an answer, and its events.
+
+The other wires (`anthropic_wire`, `responses_wire`) translate what they get into this one's form before it is checked.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.base.errors import ImageRefused
+from hermes.base.events import TextDelta
 from hermes.base.words import scrub
 from hermes.safety.fence import storable
 from hermes.storage.images import IMAGES, own_parts, taken_in
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from hermes.base.events import Usage
+    from hermes.base.events import ReasoningDelta, Usage
     from hermes.storage.images import Content, Entry
+
+    Piece = TextDelta | ReasoningDelta
 
 _ROLES = ("system", "developer", "user", "assistant", "tool")
 _IMAGES = ("image_url", "input_image", "image")  # parts of a user's message besides text
 _LONGEST_NAME = 200
+_MOST_STOPS = 64
+_OWN = {"model", "messages", "tools", "stream", "stream_options"}
+_LONGEST = {"max_tokens", "max_completion_tokens"}
+# What does not change the answer: notes for the vendor, and hints for its speed and its cache, which is our business.
+IGNORED = {
+    *("user", "metadata", "store", "safety_identifier", "service_tier", "prediction"),
+    *("prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
+}
+_EMPTY = {"n": 1, "logprobs": False, "top_logprobs": 0, "modalities": ["text"]}
 _MOST_MESSAGES = 20_000
 
 
@@ -41,9 +58,15 @@ class ChatRequest:
     history: list[dict[str, Any]]
     fresh: list[dict[str, Any]]
     functions: list[dict[str, Any]]
+    options: dict[str, Any]  # what the model is asked besides, as `llm.client` names it
     stream: bool
     with_usage: bool
-    user: str
+    previous: str = ""  # the answer that this goes on from, by the id the client was given
+    shows_thinking: bool = False
+
+    @property
+    def is_structured(self) -> bool:
+        return "response_format" in self.options
 
     @property
     def results(self) -> list[dict[str, Any]]:
@@ -80,33 +103,117 @@ class Answer:
 
 
 def parse(data: bytes) -> ChatRequest:
+    body = loaded(data)
+    if body.get("n") not in (None, 1):
+        raise BadRequest("only one answer at a time: leave n out", "n")
+    refuse_others(body, {*_PASSED, *_LONGEST, *_OWN, *IGNORED}, _EMPTY)
+    if _LONGEST & body.keys():
+        body["max_tokens"] = body.get("max_completion_tokens") or body.get("max_tokens")
+    return checked(body)
+
+
+def loaded(data: bytes) -> dict[str, Any]:
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from error
     if not isinstance(body, dict):
         raise BadRequest("the body must be a JSON object")
-    if body.get("n") not in (None, 1):
-        raise BadRequest("only one answer at a time: leave n out", "n")
-    shape = body.get("response_format")
-    if shape is not None and (not isinstance(shape, dict) or shape.get("type") != "text"):
-        raise BadRequest("only plain text answers are supported here", "response_format")
+    return body
+
+
+def refuse_others(body: dict[str, Any], known: Collection[str], empty: Mapping[str, Any]) -> None:
+    """A field that would change the answer is never dropped without a word; `empty` values ask for nothing."""
+    for name, content in body.items():
+        if content is None or name in known or (name in empty and content == empty[name]):
+            continue
+        said = f"{name:.100} is not supported here; leave it out"
+        raise BadRequest(said, name[:_LONGEST_NAME], code="unsupported_parameter")
+
+
+def checked(body: dict[str, Any], **more: Any) -> ChatRequest:
+    """A request in the form of chat completions whose fields are known ones; `more` is what only other wires have."""
     system, rest = _messages(body.get("messages"))
     last = max((place for place, message in enumerate(rest) if message["role"] == "assistant"), default=-1)
     history, fresh = rest[: last + 1], rest[last + 1 :]
     if not fresh:
         raise BadRequest("the last message must be the user's or a tool's", "messages")
     options = body.get("stream_options")
+    functions = _functions(body.get("tools"))
     return ChatRequest(
-        model=_text(body, "model"),
+        model=text_of(body, "model"),
         system=system,
         history=history,
         fresh=fresh,
-        functions=_functions(body.get("tools")),
+        functions=functions,
+        options=_options(body, {each["function"]["name"] for each in functions}),
         stream=_flag(body, "stream"),
         with_usage=isinstance(options, dict) and options.get("include_usage") is True,
-        user=_text(body, "user"),
+        **more,
     )
+
+
+def _options(body: dict[str, Any], functions: Collection[str]) -> dict[str, Any]:
+    options = {name: body[name] for name in _PASSED if body.get(name) is not None}
+    for name, content in options.items():
+        if not _PASSED[name](content):
+            raise BadRequest(f"{name} is not what OpenAI's API takes there: {json.dumps(content)[:100]}", name)
+    if options.get("response_format", {}).get("type") == "text":
+        del options["response_format"]
+    choice = options.get("tool_choice")
+    named = choice["function"]["name"] if isinstance(choice, dict) else ""
+    if (choice == "required" and not functions) or (named and named not in functions):
+        raise BadRequest(f"tool_choice wants a function that tools does not have: {named or 'any'}", "tool_choice")
+    return options
+
+
+def _is_number(content: Any) -> bool:
+    return isinstance(content, int | float) and not isinstance(content, bool)
+
+
+def _is_count(content: Any) -> bool:
+    return isinstance(content, int) and not isinstance(content, bool)
+
+
+def _is_text(content: Any) -> bool:
+    return isinstance(content, str) and 0 < len(content) <= _LONGEST_NAME
+
+
+def _is_stop(content: Any) -> bool:
+    return _is_text(content) or (
+        isinstance(content, list) and 0 < len(content) <= _MOST_STOPS and all(map(_is_text, content))
+    )
+
+
+def _is_shape(content: Any) -> bool:
+    kind = content.get("type") if isinstance(content, dict) else None
+    schema = content.get("json_schema") if kind == "json_schema" else {"name": "-"}
+    return kind in ("text", "json_object", "json_schema") and isinstance(schema, dict) and _is_text(schema.get("name"))
+
+
+def _is_choice(content: Any) -> bool:
+    if not isinstance(content, dict):
+        return content in ("auto", "none", "required")
+    function = content.get("function") if content.get("type") == "function" else None
+    return isinstance(function, dict) and _is_text(function.get("name"))
+
+
+def _is_object(content: Any) -> bool:
+    return isinstance(content, dict)
+
+
+# What goes on to the model, and how it is recognised. Everything else is ignored or refused by name.
+_PASSED: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("temperature", "top_p", "frequency_penalty", "presence_penalty"), _is_number),
+    **dict.fromkeys(("min_p", "repetition_penalty"), _is_number),
+    **dict.fromkeys(("max_tokens", "seed", "top_k"), _is_count),
+    **dict.fromkeys(("reasoning_effort", "verbosity"), _is_text),
+    **dict.fromkeys(("logit_bias", "thinking"), _is_object),
+    "stop": _is_stop,
+    "response_format": _is_shape,
+    "tool_choice": _is_choice,
+    "parallel_tool_calls": lambda content: isinstance(content, bool),
+}
 
 
 def digest(messages: Sequence[dict[str, Any]]) -> str:
@@ -123,25 +230,62 @@ def digest(messages: Sequence[dict[str, Any]]) -> str:
     return hashlib.sha256(json.dumps(gist, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()
 
 
-def whole_answer(answer: Answer, name: str, number: str, created: int) -> dict[str, Any]:
-    choice = {"index": 0, "message": {**answer.message, "refusal": None}, "finish_reason": answer.finish_reason}
-    return {
-        "id": number,
-        "object": "chat.completion",
-        "created": created,
-        "model": name,
-        "choices": [{**choice, "logprobs": None}],
-        "usage": usage(answer.usage),
-    }
+class Writer(Protocol):
+    """Writes one answer as a wire has it: whole, or as events of a stream."""
+
+    id: str  # what the client may call the answer later
+
+    def whole(self, pieces: Sequence[Piece], answer: Answer) -> dict[str, Any]: ...
+
+    def opening(self) -> str: ...
+
+    def piece(self, piece: Piece) -> str: ...
+
+    def ending(self, answer: Answer) -> str: ...
+
+    def failure(self, error: dict[str, Any]) -> str:
+        """The event for something that went wrong in the middle; `error` is what a whole answer would have been."""
 
 
-def piece(delta: dict[str, Any], name: str, number: str, created: int, finish: str | None = None) -> dict[str, Any]:
-    choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-    return {"id": number, "object": "chat.completion.chunk", "created": created, "model": name, "choices": [choice]}
+def event(document: dict[str, Any], *, named: bool = True) -> str:
+    name = f"event: {document['type']}\n" if named else ""
+    return f"{name}data: {json.dumps(document, ensure_ascii=False)}\n\n"
 
 
-def calls_delta(calls: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    return {"tool_calls": [{"index": place, **call} for place, call in enumerate(calls)]}
+class ChatWriter:
+    def __init__(self, asked: ChatRequest, name: str) -> None:
+        self.id = f"chatcmpl-{os.urandom(12).hex()}"
+        self._with_usage = asked.with_usage
+        self._head = {"id": self.id, "created": int(time.time()), "model": name}
+
+    def whole(self, pieces: Sequence[Piece], answer: Answer) -> dict[str, Any]:
+        del pieces  # the answer has the text
+        choice = {"index": 0, "message": {**answer.message, "refusal": None}, "finish_reason": answer.finish_reason}
+        choices = [{**choice, "logprobs": None}]
+        return {**self._head, "object": "chat.completion", "choices": choices, "usage": usage(answer.usage)}
+
+    def opening(self) -> str:
+        return self._delta({"role": "assistant", "content": ""})
+
+    def piece(self, piece: Piece) -> str:
+        return self._delta({"content": piece.text}) if isinstance(piece, TextDelta) else ""
+
+    def ending(self, answer: Answer) -> str:
+        calls = [{"index": place, **call} for place, call in enumerate(answer.calls)]
+        events = [self._delta({"tool_calls": calls})] if calls else []
+        events.append(self._delta({}, answer.finish_reason, session_id=answer.session))
+        if self._with_usage:
+            events.append(self._chunk([], usage=usage(answer.usage)))
+        return "".join(events) + "data: [DONE]\n\n"
+
+    def failure(self, error: dict[str, Any]) -> str:
+        return event(error, named=False)
+
+    def _delta(self, delta: dict[str, Any], finish: str | None = None, **more: Any) -> str:
+        return self._chunk([{"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}], **more)
+
+    def _chunk(self, choices: list[dict[str, Any]], **more: Any) -> str:
+        return event({**self._head, "object": "chat.completion.chunk", "choices": choices, **more}, named=False)
 
 
 def usage(counted: Usage) -> dict[str, Any]:
@@ -168,16 +312,20 @@ def _messages(given: Any) -> tuple[str, list[dict[str, Any]]]:
         raise BadRequest(f"more than {_MOST_MESSAGES:,} messages", "messages")
     system: list[str] = []
     rest: list[dict[str, Any]] = []
+    names: set[Any] = set()
     for place, message in enumerate(given):
         where = f"messages[{place}]"
         role = message.get("role") if isinstance(message, dict) else None
         if role not in _ROLES:
             raise BadRequest(f"{where}.role must be one of {', '.join(_ROLES)}", where)
         content, images = _content(message.get("content"), where, role)
+        names |= {message.get("name")} if role == "user" else set()
         if role in ("system", "developer"):
             system.append(content)
         else:
             rest.append(_message(message, role, content, where) | ({IMAGES: images} if images else {}))
+    if len(names) > 1:
+        raise BadRequest("several speakers (name) in one conversation are not supported here", "messages")
     return "\n\n".join(part for part in system if part), rest
 
 
@@ -187,6 +335,8 @@ def _message(message: dict[str, Any], role: str, content: str, where: str) -> di
         if not isinstance(message.get("tool_call_id"), str) or not message["tool_call_id"]:
             raise BadRequest(f"{where}.tool_call_id is missing", where)
         clean["tool_call_id"] = scrub(message["tool_call_id"])
+        if message.get("is_error") is True:
+            clean["is_error"] = True
     if role == "assistant" and message.get("tool_calls"):
         clean["tool_calls"] = [_call(call, where) for call in _list(message["tool_calls"], f"{where}.tool_calls")]
         clean["content"] = content or None
@@ -251,7 +401,7 @@ def _list(given: Any, param: str) -> list[Any]:
     return given
 
 
-def _text(body: dict[str, Any], name: str) -> str:
+def text_of(body: dict[str, Any], name: str) -> str:
     value = body.get(name)
     if value is None:
         return ""

@@ -30,6 +30,7 @@ PLACES: dict[str, Schema] = {
         "description": "Which file: `memory` (MEMORY.md) or `user` (USER.md).",
         "examples": ["user"],
     },
+    "name": {"type": "string", "minLength": 1, "description": "The model's name.", "examples": ["hermes"]},
     "session_id": {
         "type": "string",
         "minLength": 1,
@@ -262,7 +263,18 @@ CHAT: Schema = {
         },
         "stream": {"type": "boolean", "description": "Send the answer piece by piece (default: false)."},
         "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions of your own."},
-        "user": {**_LINE, "description": "Names the conversation, unless the header X-Hermes-Session does."},
+        "tool_choice": {
+            "type": ["string", "object"],
+            "description": "auto, none, required, or one of these functions.",
+        },
+        "parallel_tool_calls": {"type": "boolean", "description": "Whether several calls at once are fine."},
+        "response_format": {"type": "object", "description": "What the answer must be: text, or JSON of a schema."},
+        "temperature": {"type": "number", "description": "How much chance is in the answer."},
+        "top_p": {"type": "number", "description": "The share of likely words that is chosen from."},
+        "max_completion_tokens": {"type": "integer", "description": "The answer is cut off there (or: max_tokens)."},
+        "stop": {"type": ["string", "array"], "description": "A text or several, at which the answer ends."},
+        "seed": {"type": "integer", "description": "The same seed for about the same answer."},
+        "user": {"type": "string", "description": "Ignored: the header X-Hermes-Session names a conversation."},
     },
     "required": ["messages"],
 }
@@ -271,6 +283,7 @@ COMPLETION: Schema = {
     "properties": {"id": {"type": "string"}, "choices": {"type": "array"}, "usage": {"type": "object"}},
     "required": ["id", "choices", "usage"],
 }
+MODEL: Schema = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 MODELS: Schema = {
     "type": "object",
     "properties": {"object": {"type": "string"}, "data": {"type": "array", "items": {"type": "object"}}},

@@ -319,8 +319,15 @@ KEYS = (
     _text("server.host", "127.0.0.1", "Address `hermes serve` listens on."),
     _integer("server.port", 8484, "Port `hermes serve` listens on.", low=1, high=65535),
     _texts("server.hosts", "Names under which the server is reached, besides this machine's own; others are refused."),
-    _texts("server.origins", "Web pages whose scripts may call the server, such as https://chat.example.org."),
+    _texts(
+        "server.origins",
+        "Web pages whose scripts may call the server (CORS), such as https://chat.example.org; `*` for any.",
+    ),
     _texts("server.models", "More models that clients of the server may name, besides the default one."),
+    _mapping(
+        "server.model_aliases",
+        "Other names for `hermes` and the models of server.models: `{gpt-4o: hermes, 'claude-*': hermes}`.",
+    ),
     _integer("server.requests_per_minute", 600, "Requests one person may make in a minute.", low=1, high=1_000_000),
     _integer("server.max_body_mb", 10, "Megabytes a request to the server may have.", low=1, high=1000),
     _integer("server.workers", 256, "Conversations the server answers at the same time.", low=1, high=4096),
@@ -485,6 +492,7 @@ _GUESSED = {
     "gateway.telegram.token": "it is the line TELEGRAM_BOT_TOKEN=… of .env, beside config.yaml",
     "gateway.telegram.bot_token": "it is the line TELEGRAM_BOT_TOKEN=… of .env, beside config.yaml",
     "server.cors": "did you mean server.origins?",
+    "server.cors_origins": "did you mean server.origins?",
 }
 
 

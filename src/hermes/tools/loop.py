@@ -24,6 +24,7 @@ from hermes.base.events import (
     Usage,
 )
 from hermes.base.text import read_arguments, valid_arguments
+from hermes.llm.client import NO_OPTIONS, with_options
 from hermes.safety.fence import StreamingContextScrubber
 
 if TYPE_CHECKING:
@@ -69,18 +70,21 @@ def run_turn(
     limit: int = 90,
     cancelled: Callable[[], bool] = lambda: False,
     outside: Collection[str] = (),
+    options: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[TurnEvent]:
     """Runs one prepared turn. The last event is `TurnFinished`; its reply is for the caller to save.
 
     `counted` is told what the provider counted for each call, before the answer is recorded. A call of a function in
     `outside` is for somebody else to run: the turn ends with reason tool_calls and goes on when the results are there.
+    `options` go with every call of the model; one with `max_tokens` wants an answer cut off there, not its rest.
     Stopping, by `cancelled`, by Ctrl-C or by closing the iterator, leaves a history that every model accepts.
     """
     so_far = _SoFar(model.name)
-    ask = _Ask(model, conversation, fit, cancelled)
+    ask = _Ask(model, conversation, fit, cancelled, options)
+    continued = 0 if "max_tokens" in options else _CONTINUATIONS
     try:
         while so_far.calls < limit:
-            answer = yield from _answer(ask, so_far, counted, limit)
+            answer = yield from _answer(ask, so_far, counted, limit, continued)
             if not answer.message.get("tool_calls"):
                 yield so_far.finished(answer.reason, answer=answer)
                 return
@@ -97,6 +101,10 @@ def run_turn(
                 yield so_far.finished("tool_calls", answer=answer, calls=[_readable(call) for call in theirs])
                 return
             so_far.cut_calls = so_far.cut_calls + 1 if cut is not None else 0
+            if so_far.cut_calls > continued:
+                so_far.text = said
+                yield so_far.finished("length")
+                return
             if so_far.cut_calls == _CONTINUATIONS:
                 so_far.text = _CUT_CALLS.format(calls=so_far.cut_calls)
                 yield so_far.finished("length")
@@ -134,8 +142,16 @@ class _SoFar:
 class _Ask:
     """Asks the model once; when the conversation turns out to be too long, `fit` gets one chance to shorten it."""
 
-    def __init__(self, model: Model, conversation: Conversation, fit: Fit, cancelled: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        model: Model,
+        conversation: Conversation,
+        fit: Fit,
+        cancelled: Callable[[], bool],
+        options: Mapping[str, Any],
+    ) -> None:
         self.model = model
+        self._more = with_options(options)
         self._conversation, self._fit, self._cancelled = conversation, fit, cancelled
 
     def __call__(self, written: str) -> Iterator[ModelEvent]:
@@ -153,18 +169,20 @@ class _Ask:
     def _stream(self, sent: Any, written: str) -> Iterator[ModelEvent]:
         # Only this request has them: what is stored is the whole answer.
         rest = [{"role": "assistant", "content": written}, {"role": "user", "content": _GO_ON}] if written else []
-        return self.model.stream(sent.system, [*sent.messages, *rest], sent.tools, cancelled=self._cancelled)
+        return self.model.stream(
+            sent.system, [*sent.messages, *rest], sent.tools, cancelled=self._cancelled, **self._more
+        )
 
 
 def _answer(
-    ask: _Ask, so_far: _SoFar, counted: Callable[[Usage], None], limit: int
+    ask: _Ask, so_far: _SoFar, counted: Callable[[Usage], None], limit: int, continued: int
 ) -> Generator[TurnEvent, None, Finished]:
     """One answer of the model, whole: the rest of one that the output limit cut off is asked for a few times."""
     scrubber, number = StreamingContextScrubber(), 0
     written = so_far.text = ""
     answer = yield from _call(ask, "", so_far, scrubber)
     counted(answer.usage)
-    while _is_cut_text(answer) and number < _CONTINUATIONS and so_far.calls < limit:
+    while _is_cut_text(answer) and number < continued and so_far.calls < limit:
         number += 1
         written += _text_of(answer.message)
         yield Continuing(number=number, limit=_CONTINUATIONS, model=ask.model.name)
