@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from hermes.providers.manager import MemoryManager
     from hermes.safety.fence import StreamingContextScrubber, build_memory_context_block, sanitize_context
     from hermes.session.parts import SessionOptions
+    from hermes.session.receipts import Receipt, ReceiptItem, Receipts
     from hermes.session.session import MemorySession
     from hermes.storage.images import image_part
 
@@ -26,6 +27,9 @@ __all__ = [
     "MemoryProvider",
     "MemorySession",
     "MemoryStore",
+    "Receipt",
+    "ReceiptItem",
+    "Receipts",
     "SessionDB",
     "SessionOptions",
     "StreamingContextScrubber",
@@ -44,6 +48,9 @@ _HOMES = {
     "MemoryProvider": "hermes.providers.base",
     "MemorySession": "hermes.session.session",
     "MemoryStore": "hermes.memory.store",
+    "Receipt": "hermes.session.receipts",
+    "ReceiptItem": "hermes.session.receipts",
+    "Receipts": "hermes.session.receipts",
     "SessionDB": "hermes.conversations.database",
     "SessionOptions": "hermes.session.parts",
     "StreamingContextScrubber": "hermes.safety.fence",

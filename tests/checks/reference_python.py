@@ -27,7 +27,7 @@ CALLS: dict[str, tuple[str, ...]] = {
             "store",
             "database",
         ),
-        *("drop_if_empty", "close"),
+        *("receipt", "receipt_id", "drop_if_empty", "close"),
     ),
     "Agent": ("open", "turn", "interrupt", "switch_model", "close"),
     "SessionDB": (
@@ -38,6 +38,7 @@ CALLS: dict[str, tuple[str, ...]] = {
         *("open", "targets", "entries", "snapshot", "add", "replace", "remove", "apply", "history", "undo"),
         *("archived", "restore", "reset"),
     ),
+    "Receipts": ("get", "of", "verify"),
     "StreamingContextScrubber": ("feed", "flush", "reset"),
 }
 LONGEST = 110  # letters of a call in one line
@@ -67,6 +68,7 @@ def python_page() -> str:
         parts.append(_shown(name, _wrapped(name, inspect.signature(getattr(hermes, name))), getattr(hermes, name)))
     parts.append("## Values\n")
     parts += [_fields(hermes.SessionOptions), _fields(Request), _fields(Usage)]
+    parts += [_fields(hermes.Receipt), _fields(hermes.ReceiptItem)]
     return "\n".join(parts)
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 WRITTEN = "compaction"  # on every row a compaction wrote
 COPY = "copy_of"  # on a row that another session took over: the id of the original
+RECEIPT = "receipt"  # on an answer: the sealed record of what it was made from; it stays with the original
 
 
 class Transcript:
@@ -298,7 +299,7 @@ def _is_free(taken: str, holder: str, now: float) -> bool:
 
 def _copy(stored: StoredMessage) -> dict[str, Any]:
     """The message for another session: as it was said and when, with the id of the first that said it."""
-    message = {key: given for key, given in stored.message.items() if key != ORDER}
+    message = {key: given for key, given in stored.message.items() if key not in (ORDER, RECEIPT)}
     return {"timestamp": stored.timestamp, COPY: stored.id, **message}
 
 

@@ -721,6 +721,11 @@ def block(target: str, entries: Sequence[str], used: str) -> str:
     return f"{_RULE}\n{_TITLES[target]} [{used}]\n{_RULE}\n{text.render(entries)}" if entries else ""
 
 
+def entries_in(shown: str) -> tuple[str, ...]:
+    """The entries of a `block`, as they were shown."""
+    return text.parse(shown.split(f"{_RULE}\n", 2)[2]) if shown.count(f"{_RULE}\n") > 1 else ()
+
+
 def _unreadable(target: str, why: str) -> str:
     """An unreadable file is said to be unreadable: an empty memory would be a lie the model acts on."""
     return f"{_RULE}\n{_TITLES[target]} [could not be read]\n{_RULE}\n{why}"

@@ -18,6 +18,7 @@ import apsw
 
 from hermes.base.errors import DamagedFile, HermesError, LockTimeout, NotFound, StorageError
 from hermes.base.text import change_texts
+from hermes.conversations.receipts import KEY_FILE, ReceiptKeys, vouched, vouched_prompt
 from hermes.memory.file import FILES, PROJECTS
 from hermes.portability.archive import ArchiveReader, ArchiveWriter, Contents
 from hermes.portability.consent import disable
@@ -269,6 +270,8 @@ class Selection:
     def wants_file(self, path: str) -> bool:
         if self.person and not path.startswith(f"{PEOPLE}/{self.person}/"):
             return False
+        if os.path.basename(path) == KEY_FILE:
+            return True  # goes with the conversations
         if self.project:
             below = path.split(f"{PEOPLE}/{self.person}/", 1)[-1] if self.person else path
             return below.startswith(f"{PROJECTS}/{self.project}/")
@@ -346,7 +349,8 @@ class _Export:
             self._files.left_out.append(file.path)
         else:
             pieces = self._files.pieces(file)
-            if file.kind == "file" and not self._selection.secrets:
+            is_key = os.path.basename(file.path) == KEY_FILE  # opens nothing; without it no receipt can be verified
+            if file.kind == "file" and not self._selection.secrets and not is_key:
                 pieces = _masked(pieces)
             archive.add(f"{HOME}/{file.path}", pieces, executable=file.executable)
 
@@ -376,10 +380,11 @@ class _Export:
         return is_stored_name(name) and folder.endswith(IMAGES) and os.path.exists(os.path.join(home, DATABASE))
 
     def _lines(self, dump: Dump, folder: str) -> Iterator[bytes]:
+        keys = ReceiptKeys(os.path.join(self._files.root, folder))
         for number, record in enumerate(dump.records()):
             for image in record["message"].get(IMAGES) or () if record["type"] == "message" else ():
                 self._images.add(f"{folder}{IMAGES}/{image.get('file') if isinstance(image, dict) else ''}")
-            yield as_line(record if self._selection.secrets else _without_secrets(record))
+            yield as_line(record if self._selection.secrets else _without_secrets(record, keys))
             if self._progress is not None and number % 1000 == 0:
                 self._progress(self.done.messages + number)
 
@@ -399,13 +404,20 @@ def _masked(pieces: Iterator[bytes]) -> Iterator[bytes]:
         yield whole
 
 
-def _without_secrets(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of a dump with its secrets masked, except in names of images, which lead to files."""
+def _without_secrets(record: dict[str, Any], keys: ReceiptKeys) -> dict[str, Any]:
+    """A record of a dump with its secrets masked, except in names of images, which lead to files.
+
+    Receipts name texts by digest, so the home vouches for each text that it masks.
+    """
     texts = {name: record[name] for name in ("title", "details", "row", "message", "values") if name in record}
     images = record.get("message", {}).get(IMAGES)
     masked = change_texts(texts, mask_secrets)
     if images is not None:
         masked["message"][IMAGES] = images
+    if "message" in masked:
+        masked["message"] = vouched(texts["message"], masked["message"], keys)
+    if "details" in masked:
+        masked["details"] = vouched_prompt(texts["details"], masked["details"], keys)
     return {**record, **masked}
 
 

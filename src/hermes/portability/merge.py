@@ -11,6 +11,7 @@ from hermes.base.errors import DamagedFile
 from hermes.compaction.messages import renumbered
 from hermes.conversations.context import ORDER
 from hermes.conversations.database import SessionDB
+from hermes.conversations.receipts import KEY_FILE, ReceiptKeys, keys_in
 from hermes.memory.entries import decode, from_record, in_effect, parse, provenance
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
@@ -116,11 +117,20 @@ class MergeExport:
             with open_for_import(target, copy) as db:
                 result = Importer(db, source=NAME, renumbered=renumbered).take(enumerate(self._plain(path), 1))
                 db.set_meta(note, "1")
+            if f"{HOME}/{KEY_FILE}" in self._reader.entries:
+                ReceiptKeys(copy.path).accept(self._keys())
             item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
             item.details["differing"] = result.bad_lines
 
         item.act = act
         yield item
+
+    def _keys(self) -> list[str]:
+        """What the receipts of the archive's conversations are verified with."""
+        try:
+            return keys_in(self._read(f"{HOME}/{KEY_FILE}"))
+        except ValueError as error:
+            raise DamagedFile(f"{KEY_FILE} in the archive cannot be read ({error}); use another copy") from error
 
     def _plain(self, path: str) -> Iterator[bytes]:
         """The lines as `hermes sessions import` reads them: only the person's own, without what was taken back."""

@@ -194,6 +194,11 @@ def _search(workspace: Workspace, given: Given) -> Any:
     }
 
 
+def _receipts(workspace: Workspace, given: Given) -> Any:
+    found = workspace.receipts.of(workspace.session(given["conversation"]).id)
+    return {"receipts": [each.as_dict() for each in reversed(found[-given.get("limit", 50) :])]}
+
+
 def _target(workspace: Workspace, given: Given) -> str:
     target = str(given["target"])
     if target not in workspace.targets:
@@ -357,6 +362,24 @@ ENDPOINTS = (
             "project": schemas.PROJECT,
         },
         gives=schemas.FOUND,
+    ),
+    Endpoint(
+        method="GET",
+        path="/receipts",
+        summary="The receipts of a conversation's answers, newest first, without their items.",
+        act=_receipts,
+        query={
+            "conversation": {**schemas.PLACES["session_id"], "maxLength": 200, "required": True},
+            "limit": schemas.how_many(1000, 50),
+        },
+        gives=schemas.RECEIPTS,
+    ),
+    Endpoint(
+        method="GET",
+        path="/receipts/{receipt_id}",
+        summary="What one answer was made from, what was written, what it cost, and whether the record still holds.",
+        act=lambda workspace, given: workspace.receipts.get(given["receipt_id"]).as_dict(),
+        gives=schemas.RECEIPT,
     ),
     Endpoint(
         method="GET",

@@ -67,8 +67,16 @@ class Conversation:
         )
         text, end = _told(turn, request, say)
         calls = end.message.get("tool_calls", []) if end.reason == "tool_calls" else []
-        session = self.agent.session.id
-        return Answer(text=text, calls=calls, usage=end.usage, reason=end.reason, model=end.model, session=session)
+        session = self.agent.session
+        return Answer(
+            text=text,
+            calls=calls,
+            usage=end.usage,
+            reason=end.reason,
+            model=end.model,
+            session=session.id,
+            receipt="" if end.reason == "tool_calls" else session.receipt_id,
+        )
 
 
 def _told(turn: Iterator[TurnEvent], request: ChatRequest, say: Say) -> tuple[str, TurnFinished]:

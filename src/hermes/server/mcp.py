@@ -18,7 +18,7 @@ import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 
-from hermes.base.errors import HermesError, WriteRefused
+from hermes.base.errors import HermesError, NotFound, WriteRefused
 from hermes.base.version import __version__
 from hermes.memory.store import ACTIONS
 from hermes.session.approvals import PendingWrites, described
@@ -230,6 +230,7 @@ _ABOUT = {
     "user": "Who the person is and how they like to work.",
     "project": "Notes of the current project.",
 }
+_RECEIPTS = "hermes://receipts/"
 _READ_ONLY = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITING = types.ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 
@@ -249,6 +250,7 @@ def build_server(find: Find, *, recorded: bool = False, asks: bool = False) -> S
         on_call_tool=answers.call_tool,
         on_list_resources=answers.list_resources,
         on_read_resource=answers.read_resource,
+        on_list_resource_templates=answers.list_templates,
         on_list_prompts=answers.list_prompts,
         on_get_prompt=answers.get_prompt,
     )
@@ -284,12 +286,29 @@ class _Answers:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         workspace = self._find(context)
+        if str(params.uri).startswith(_RECEIPTS):
+            return await self._read_receipt(workspace, str(params.uri))
         target = next((each for each in workspace.targets if _uri(each) == str(params.uri)), None)
         if target is None:
             raise MCPError(types.INVALID_PARAMS, "there is no such resource")
         text = await _work(partial(_resource_text, workspace, target))
         content = types.TextResourceContents(uri=_uri(target), mime_type="text/markdown", text=text)
         return types.ReadResourceResult(contents=[content])
+
+    async def list_templates(self, _context: Context, _params: Any) -> types.ListResourceTemplatesResult:
+        about = "What one answer was made from, what was written, what it cost, and whether the record still holds."
+        card = types.ResourceTemplate(
+            uri_template=f"{_RECEIPTS}{{id}}", name="receipt", description=about, mime_type="application/json"
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[card])
+
+    async def _read_receipt(self, workspace: Workspace, uri: str) -> types.ReadResourceResult:
+        try:
+            found = await _work(partial(workspace.receipts.get, uri.removeprefix(_RECEIPTS)))
+        except NotFound as error:
+            raise MCPError(types.INVALID_PARAMS, "there is no such receipt") from error
+        card = types.TextResourceContents(uri=uri, mime_type="application/json", text=to_json(found.as_dict()))
+        return types.ReadResourceResult(contents=[card])
 
     async def list_prompts(self, _context: Context, _params: Any) -> types.ListPromptsResult:
         prompts = [types.Prompt(name=name, description=about) for name, (_, about) in _GUIDANCE.items()]

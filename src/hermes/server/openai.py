@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("hermes.server")
 MODEL = "hermes"  # whatever the operator has configured
 SESSION_HEADER = "x-hermes-session"
+RECEIPT_HEADER = "hermes-receipt"
 _KEEP_ALIVE_SECONDS = 15.0  # seconds without a word after which a stream shows that it is alive
 _LONGEST_NAME = 200
 _REFUSED = (400, 422)  # what a model's API answers to an option that it does not take
@@ -198,7 +199,8 @@ class _Turn:
             pieces.append(item)
         if isinstance(item, Exception):
             return failed(item, self._spoken)
-        return JSONResponse(self._writer.whole(pieces, item), headers={SESSION_HEADER: item.session})
+        receipt = {RECEIPT_HEADER: item.receipt} if item.receipt else {}
+        return JSONResponse(self._writer.whole(pieces, item), headers={SESSION_HEADER: item.session, **receipt})
 
     async def streamed(self) -> Response:
         """The first piece decides: until then a failure is an error status, afterwards it is an event."""

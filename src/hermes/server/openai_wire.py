@@ -89,6 +89,7 @@ class Answer:
     reason: str
     model: str
     session: str
+    receipt: str = ""  # of the answer; "" when the turn goes on with the client's tools
 
     @property
     def message(self) -> dict[str, Any]:
@@ -273,7 +274,8 @@ class ChatWriter:
     def ending(self, answer: Answer) -> str:
         calls = [{"index": place, **call} for place, call in enumerate(answer.calls)]
         events = [self._delta({"tool_calls": calls})] if calls else []
-        events.append(self._delta({}, answer.finish_reason, session_id=answer.session))
+        receipt = {"receipt": answer.receipt} if answer.receipt else {}
+        events.append(self._delta({}, answer.finish_reason, session_id=answer.session, **receipt))
         if self._with_usage:
             events.append(self._chunk([], usage=usage(answer.usage)))
         return "".join(events) + "data: [DONE]\n\n"

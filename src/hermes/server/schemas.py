@@ -37,6 +37,12 @@ PLACES: dict[str, Schema] = {
         "description": "Which conversation: its id or its title.",
         "examples": ["Sign-in"],
     },
+    "receipt_id": {
+        "type": "string",
+        "minLength": 1,
+        "description": "Which receipt: its id, from the header `Hermes-Receipt` of an answer or from the list.",
+        "examples": ["20260503_141002_1f3a9c02.5d21e07b"],
+    },
     "pending_id": {
         "type": "string",
         "minLength": 1,
@@ -224,6 +230,44 @@ MESSAGES = _object(
         },
     }
 )
+_NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
+_RECEIPT_ITEM = _object(
+    {
+        "number": {"type": "integer"},
+        "kind": {"type": "string"},
+        "source": {"type": "string"},
+        "grade": {"type": "string", "enum": ["person", "trusted", "outside"]},
+        "why": {"type": "string"},
+        "tokens": {"type": "integer"},
+        "at": _NUMBER_OR_NULL,
+        "text": _MAYBE,
+        "target": {"type": "string"},
+        "message_id": {"type": ["integer", "null"]},
+        "session_id": {"type": "string"},
+    }
+)
+RECEIPT = _object(
+    {
+        "id": {"type": "string"},
+        "session_id": {"type": "string"},
+        "message_id": {"type": "integer"},
+        "turn": {"type": "integer"},
+        "at": {"type": "number"},
+        "state": {"type": "string", "enum": ["intact", "tampered", "unsealed", "unknown key"]},
+        "problems": _TEXTS,
+        "question": {"type": "string"},
+        "answer": {"type": "string"},
+        "model": {"type": "string"},
+        "usage": {"type": "object"},
+        "cached_share": _NUMBER_OR_NULL,
+        "cost": _NUMBER_OR_NULL,
+        "written": {"type": "array", "items": {"type": "object"}},
+        "pending": _TEXTS,
+        "fired": {"type": "array", "items": {"type": "object"}},
+        "items": {"type": "array", "items": _RECEIPT_ITEM},
+    }
+)
+RECEIPTS = _object({"receipts": {"type": "array", "items": RECEIPT}})
 TITLE = _object({"title": {**_LINE, "description": "The new title."}})
 DELETED = _object({"deleted": {"type": "string"}})
 FOUND = _object(

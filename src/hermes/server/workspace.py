@@ -25,6 +25,7 @@ from hermes.safety.secrets import mask_secrets
 from hermes.safety.trust import Source, TurnContext
 from hermes.session.context import OUTSIDE, words_of_person
 from hermes.session.parts import open_parts
+from hermes.session.receipts import Receipts
 from hermes.settings.trust import SAID, HostReports
 
 if TYPE_CHECKING:
@@ -87,6 +88,11 @@ class Workspace:
         with self._lock:
             self._parts.storage.try_again()
             return self._parts.storage.readable
+
+    @property
+    def receipts(self) -> Receipts:
+        """What each answer was made from."""
+        return Receipts(self.home, self.past)
 
     def close(self) -> None:
         with self._lock:

@@ -12,6 +12,7 @@ from hermes.base.text import read_arguments, valid_arguments
 from hermes.base.tokens import estimate_message
 from hermes.compaction.messages import is_block, is_synthetic
 from hermes.conversations.context import WRITTEN
+from hermes.conversations.receipts import digest_of
 from hermes.memory.file import FILES
 from hermes.memory.store import blocked_in_prompt
 from hermes.safety.fence import storable
@@ -459,6 +460,7 @@ class _Known:
     images: Sequence[Entry] = ()  # none for what stands before the newest summary: only placeholders are left of them
     pictured: dict[str, Any] | None = None  # the message with its images, as it is sent
     size: int | None = None  # tokens, by estimate
+    digest: str = ""  # for receipts
 
 
 class Context:
@@ -470,8 +472,11 @@ class Context:
         self.ids: list[int] = []
         self._known: list[_Known] = []
         self.compacted = False  # some of it stands for messages that were put away
-        for number, message in in_tool_order(stored):
+        originals = dict(stored)
+        for number, message in in_tool_order(originals.items()):
             self.append(number, message, (private or {}).get(number))
+            if message is not originals[number]:  # put in order to be sent; a receipt names what is stored
+                self._known[-1].digest = digest_of(originals[number])
 
     def append(
         self, number: int, stored: Mapping[str, Any], private: Private | None = None, images: Sequence[Entry] = ()
@@ -539,6 +544,17 @@ class Context:
     def of_person(self) -> list[str]:
         """What the person said, as far as it is still here."""
         return [known.of_person for known in self._known if known.of_person]
+
+    def digests(self) -> list[str]:
+        """What receipts know each message by; each is looked at once."""
+        for known in self._known:
+            known.digest = known.digest or digest_of(known.stored)
+        return [known.digest for known in self._known]
+
+    def this_turn(self) -> list[Mapping[str, Any]]:
+        """The messages after the person's newest one, as they are stored."""
+        asked = (at for at in range(len(self._known) - 1, -1, -1) if self._known[at].of_person)
+        return [known.stored for known in self._known[next(asked, -1) + 1 :]]
 
     def sizes(self) -> list[int]:
         """Tokens of each message, by estimate; each is looked at once."""

@@ -15,7 +15,7 @@ from hermes.base.text import day
 from hermes.base.values import value
 from hermes.compaction.facts import by_importance, find_facts, words_of
 from hermes.compaction.messages import last_request, one_line, text_of
-from hermes.conversations.context import COPY, ORDER, WRITTEN, Contexts, first_id
+from hermes.conversations.context import COPY, ORDER, RECEIPT, WRITTEN, Contexts, first_id
 from hermes.conversations.database import Opened
 from hermes.memory.capture import KNOWN, capture, placed
 from hermes.memory.entries import USE
@@ -107,15 +107,18 @@ def _keep(
     operation |= {"old_text": write.old_text} if write.old_text else {}
     if approvals is None:
         return tool.call({"target": target, **operation}, turn)
-    _stage(target, operation, store, approvals, cause_of(turn))
-    return None
+    return _stage(target, operation, store, approvals, cause_of(turn))
 
 
-def _stage(target: str, operation: dict[str, str], store: MemoryStore, approvals: Approvals, cause: Cause) -> None:
+def _stage(
+    target: str, operation: dict[str, str], store: MemoryStore, approvals: Approvals, cause: Cause
+) -> dict[str, Any] | None:
     waiting = [dict(each) for pending in approvals.pending()[0] for each in pending.operations]
-    if operation not in waiting:
-        store.rehearse(target, [operation], cause=cause)
-        approvals.stage(target, [operation], cause, "memory.capture is stage: the user said so")
+    if operation in waiting:
+        return None
+    store.rehearse(target, [operation], cause=cause)
+    staged = approvals.stage(target, [operation], cause, "memory.capture is stage: the user said so")
+    return {"staged": True, "pending_id": staged.id}
 
 
 # A dated note for each conversation: its goal, its outcome, what was decided and what is open.
@@ -278,7 +281,8 @@ def branch_off(database: SessionDB, session_id: str, title: str | None = None) -
 
 def _copied(original: StoredMessage) -> dict[str, Any]:
     """The message for another session, in the order of the context, with the id of the first that said it."""
-    return {COPY: original.id, **{key: part for key, part in original.message.items() if key != ORDER}}
+    kept = {key: part for key, part in original.message.items() if key not in (ORDER, RECEIPT)}
+    return {COPY: original.id, **kept}
 
 
 def _by_a_person(message: StoredMessage) -> bool:

@@ -1,30 +1,38 @@
-"""What was in front of the model at each turn of a stored conversation.
+"""What was in front of the model at each turn of a stored conversation, and the receipt of each answer.
 
 Every session stores the sections of its prompt, every message what was added to it on the way to the model, and every
 compaction what it wrote in the place of what. Sizes and sources are recorded; the texts are cut out of what is stored.
+A receipt is the sealed record of an answer (`conversations/receipts`) with all of that as a numbered list.
 """
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.errors import NotFound, StorageError
 from hermes.base.tokens import estimate, estimate_message
-from hermes.conversations.context import COPY, ORDER, REPLACED_PROMPT, WRITTEN, Transcript
-from hermes.memory.entries import replay
-from hermes.session.context import wire_message
+from hermes.base.values import value
+from hermes.conversations.context import COPY, ORDER, RECEIPT, REPLACED_PROMPT, WRITTEN, Transcript
+from hermes.conversations.database import Pages
+from hermes.conversations.receipts import INTACT, ReceiptKeys, checked_receipts
+from hermes.memory.entries import is_trusted, key_of, provenance, replay
+from hermes.memory.store import ALL_TARGETS, entries_in
+from hermes.safety.secrets import mask_secrets
+from hermes.session.context import origin_of, wire_message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hermes.conversations.database import SessionDB
+    from hermes.conversations.receipts import Checked
     from hermes.memory.entries import Change
+    from hermes.memory.store import MemoryStore
+    from hermes.settings.home import Home
     from hermes.storage.records import StoredMessage
-
-
-# Helper models for searching past conversations: used when the settings name one, so that searching is free without.
-#
-# `auxiliary.session_search` writes a digest of each conversation that was found, `auxiliary.memory_query_rewrite`
-# puts a question in other words.
+    from hermes.tools.registry import Toolbox
 
 
 # The texts behind the recorded sizes: what was added on the way to the model, cut out of what is stored.
@@ -40,7 +48,7 @@ def prompts(stored: Sequence[StoredMessage], newest: str | None) -> list[str | N
     return [*(message.get(REPLACED_PROMPT) for message in rebuilt), newest]
 
 
-def section_texts(sections: Sequence[dict[str, Any]], prompt: str | None) -> list[str | None]:
+def section_texts(sections: Sequence[Mapping[str, Any]], prompt: str | None) -> list[str | None]:
     """The text of each section, when the prompt is the one that was measured."""
     ends, at = [], 0
     for each in sections:
@@ -80,21 +88,38 @@ def turns(db: SessionDB, session_id: str) -> Iterator[dict[str, Any]]:
 
     What `parts_of` a turn returns carries its `text` as the model saw it, or None when that is not stored.
     """
-    number, turn = 0, None
+    return (each.turn for each in _walk(db, session_id))
+
+
+@value
+class _Walked:
+    """A turn with the messages it was made of; `history` is what stood before them."""
+
+    turn: dict[str, Any]
+    asked: StoredMessage
+    rest: list[StoredMessage]
+    history: list[StoredMessage]
+
+
+def _walk(db: SessionDB, session_id: str) -> Iterator[_Walked]:
+    number, walked = 0, None
     for later, session in enumerate(Transcript(db).chain(db.get_session(session_id))):
         stored = [each for each in db.messages(session.id) if not each.damaged]
         seen = _Seen(db.session_details(session.id), stored)
         for at, each in enumerate(stored):
             if each.role == "user" and WRITTEN not in each.message and not (later and COPY in each.message):
-                if turn is not None:
-                    yield turn
+                if walked is not None:
+                    yield walked
                 number += 1
-                turn = {"turn": number, "session_id": session.id, **_turn(seen, each, _rest_of_turn(stored, at))}
-            elif turn is not None and WRITTEN in each.message:
-                turn["compacted"] += [{"message_id": each.id, **one} for one in each.message.get("additions", ())]
+                rest = _rest_of_turn(stored, at)
+                turn = {"turn": number, "session_id": session.id, **_turn(seen, each, rest)}
+                walked = _Walked(turn=turn, asked=each, rest=rest, history=list(seen.context))
+            elif walked is not None and WRITTEN in each.message:
+                added = [{"message_id": each.id, **one} for one in each.message.get("additions", ())]
+                walked.turn["compacted"] += added
             seen.take(each)
-    if turn is not None:
-        yield turn
+    if walked is not None:
+        yield walked
 
 
 def parts_of(turn: dict[str, Any]) -> list[dict[str, Any]]:
@@ -264,3 +289,328 @@ def _seen(changes: Sequence[Change], target: str, since: int | None, until: int)
 
 def _number(change_id: str) -> int:
     return int(change_id[1:])
+
+
+# --- receipts ---------------------------------------------------------------------------------------------------------
+
+PERSON, TRUSTED, OUTSIDE_GRADE = "person", "trusted", "outside"  # as `safety/trust` grades texts
+_FOUND = re.compile(r"^(?:> )?#(\d+) ([^:\n]{1,80}): (.*)$", re.MULTILINE)  # a line of a result of session_search
+_WHY = {
+    "recalled": "recalled for this question",
+    "announcement": "memory that changed since the prompt was built",
+    "overlay": "added to this turn by the program that called",
+    "folder_notes": "notes of a folder that a tool entered",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReceiptItem:
+    """One thing that was in front of the model; `number` is what the actions on a receipt take.
+
+    `kind` is entry, section, summary, message, question, call, result, found (in a result of a search), recalled,
+    announcement, overlay or folder_notes. `text` is None where only the size was kept.
+    """
+
+    number: int
+    kind: str
+    source: str
+    grade: str
+    why: str
+    tokens: int
+    at: float | None = None
+    text: str | None = None
+    target: str = ""  # of an entry: memory, user or project
+    message_id: int | None = None
+    session_id: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs; secrets in the text are masked."""
+        shown = mask_secrets(self.text) if self.text else self.text
+        return {**vars(self), "text": shown}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Receipt:
+    """What one answer was made from, what was written, what waits for approval, and what it cost.
+
+    `state` is intact, tampered (`problems` say what does not fit), unsealed (no key could be made at the time) or
+    unknown key (another home sealed it, and its key did not come along). `items` are there when one receipt is asked
+    for, not in lists.
+    """
+
+    id: str
+    session_id: str
+    message_id: int
+    turn: int
+    at: float
+    state: str
+    problems: tuple[str, ...]
+    question: str
+    answer: str
+    model: str
+    usage: Mapping[str, int]
+    cached_share: float | None
+    cost: float | None
+    written: tuple[Mapping[str, Any], ...]
+    pending: tuple[str, ...]
+    fired: tuple[Mapping[str, Any], ...]
+    items: tuple[ReceiptItem, ...] = ()
+
+    @property
+    def intact(self) -> bool:
+        return self.state == INTACT
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs: the command line's `--json`, HTTP and MCP. Secrets are masked."""
+        plain = vars(self)
+        listed = {name: list(plain[name]) for name in ("problems", "written", "pending", "fired")}
+        texts = {name: mask_secrets(plain[name]) for name in ("question", "answer")}
+        return {**plain, **listed, **texts, "items": [each.as_dict() for each in self.items]}
+
+
+class Receipts:
+    """The receipts of one person: to read, to verify and to act on."""
+
+    def __init__(self, home: Home, db: SessionDB) -> None:
+        self._db = db
+        self._keys = ReceiptKeys(home.path)
+
+    def get(self, receipt_id: str) -> Receipt:
+        """One receipt with everything that was in front of the model; NotFound when this person has none of that id."""
+        session_id = receipt_id.rpartition(".")[0]
+        session = self._db.find_session(session_id) if session_id else None
+        known = (
+            {each.record.get("id"): each for each in checked_receipts(self._db, session_id, self._keys)}
+            if session
+            else {}
+        )
+        if receipt_id not in known:
+            raise NotFound(f"there is no receipt {receipt_id!r}; `hermes receipts list` shows the newest")
+        for walked in _walk(self._db, session_id):
+            if _receipt_in(walked) == receipt_id:
+                return _receipt(known[receipt_id], walked, _items(walked, known[receipt_id].record, known))
+        raise NotFound(f"the answer of receipt {receipt_id!r} was taken back")
+
+    def of(self, session_id: str) -> list[Receipt]:
+        """Those of the conversation up to this session, oldest first, without their items."""
+        chain = Transcript(self._db).chain(self._db.get_session(session_id))
+        known = {
+            each.record.get("id"): each
+            for session in chain
+            for each in checked_receipts(self._db, session.id, self._keys)
+        }
+        turns = ((known.get(_receipt_in(walked)), walked) for walked in _walk(self._db, session_id))
+        return [_receipt(found, walked) for found, walked in turns if found is not None]
+
+    def verify(self, session_id: str = "") -> Iterator[Checked]:
+        """Every receipt of one session, or of all, with whether it still holds."""
+        sessions = [self._db.get_session(session_id)] if session_id else Pages.of_db(self._db).sessions()
+        for session in sessions:
+            yield from checked_receipts(self._db, session.id, self._keys)
+
+
+def _receipt_in(walked: _Walked) -> str:
+    kept = next((each.message[RECEIPT] for each in reversed(walked.rest) if RECEIPT in each.message), None)
+    return str(kept.get("id", "")) if isinstance(kept, dict) else ""
+
+
+def _receipt(checked: Checked, walked: _Walked, items: Sequence[ReceiptItem] = ()) -> Receipt:
+    record = checked.record
+    return Receipt(
+        id=record["id"],
+        session_id=walked.turn["session_id"],
+        message_id=checked.message.id,
+        turn=walked.turn["turn"],
+        at=record["at"],
+        state=checked.state,
+        problems=checked.problems,
+        question=walked.asked.text,
+        answer=checked.message.text,
+        model=record.get("model", ""),
+        usage=record.get("usage", {}),
+        cached_share=record.get("cached_share"),
+        cost=record.get("cost"),
+        written=tuple(record.get("written", ())),
+        pending=tuple(record.get("pending", ())),
+        fired=tuple(record.get("fired", ())),
+        items=tuple(items),
+    )
+
+
+def _items(walked: _Walked, record: Mapping[str, Any], known: Mapping[Any, Checked]) -> list[ReceiptItem]:
+    """In the order in which the model reads them: prompt, what was said before, this turn."""
+    lists = known.get(record.get("entries_in"))
+    entries = record.get("entries") or (lists.record.get("entries") if lists is not None else None) or ()
+    turn = walked.turn
+    found = [*_in_prompt(turn["prompt"]["sections"], entries)]
+    summaries = {each["message_id"] for each in turn["summaries"]}
+    for each in turn["summaries"]:
+        why = f"in place of {each['messages']} messages, because: {each['why']}"
+        found.append(_made("summary", each["by"], OUTSIDE_GRADE, why, each["text"], message_id=each["message_id"]))
+    found += [
+        _of_message(each, "message", "said before in this conversation")
+        for each in walked.history
+        if each.id not in summaries and WRITTEN not in each.message
+    ]
+    found.append(_of_message(walked.asked, "question", "asked in this turn"))
+    found += _added(turn["added"], walked.asked)
+    results = iter(turn["results"])
+    for each in walked.rest:
+        if RECEIPT in each.message:
+            break  # the answer itself
+        if each.role == "tool":
+            found.append(_of_message(each, "result", f"the model called {each.message.get('name') or 'a tool'}"))
+            found += [*_added(next(results)["added"], each), *_found_in(each)]
+        else:
+            found.append(_of_message(each, "call", "called in this turn"))
+    return [ReceiptItem(**{**each, "number": number}) for number, each in enumerate(found, start=1)]
+
+
+def _made(kind: str, source: str, grade: str, why: str, text: str | None, **more: Any) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "source": source,
+        "grade": grade,
+        "why": why,
+        "text": text,
+        "tokens": estimate(text or ""),
+        **more,
+    }
+
+
+def _in_prompt(sections: Sequence[Mapping[str, Any]], entries: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
+    known = {(target, key): (origin, at) for target, key, origin, at in entries}
+    for section in sections:
+        name, text = section["name"], section["text"]
+        shown = entries_in(text) if name in ALL_TARGETS and text else ()
+        if not shown:
+            yield _made("section", name, TRUSTED, "part of the system prompt", text) | {"tokens": section["tokens"]}
+        for entry in shown:
+            origin, at = known.get((name, key_of(entry)), ("unknown", None))
+            why = f"kept in {name}, in the prompt since the conversation began"
+            yield _made("entry", origin, _grade(origin), why, entry, at=at, target=name)
+
+
+def _grade(origin: str) -> str:
+    if origin in ("user", "external"):
+        return PERSON
+    return TRUSTED if is_trusted(origin) else OUTSIDE_GRADE
+
+
+def _of_message(stored: StoredMessage, kind: str, why: str) -> dict[str, Any]:
+    origin = origin_of(stored.message)
+    grade = OUTSIDE_GRADE if origin else PERSON if stored.role == "user" else TRUSTED
+    source = origin or str(stored.message.get("name") or stored.role)
+    calls = [f"{name} {arguments}" for name, arguments in _calls(stored.message)]
+    text = "\n".join(filter(None, [stored.text, *calls]))
+    return {
+        **_made(kind, source, grade, why, text, at=stored.timestamp, message_id=stored.id),
+        "tokens": _tokens(stored),
+    }
+
+
+def _calls(message: Mapping[str, Any]) -> list[tuple[str, str]]:
+    functions = [call.get("function") for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    return [(str(each.get("name")), str(each.get("arguments"))) for each in functions if isinstance(each, dict)]
+
+
+def _added(parts: Sequence[Mapping[str, Any]], stored: StoredMessage) -> Iterator[dict[str, Any]]:
+    for each in parts:
+        kind = each["source"]
+        grade = TRUSTED if kind == "announcement" or each.get("vouched") else OUTSIDE_GRADE
+        source = ", ".join(each.get("from", ())) or kind
+        yield _made(kind, source, grade, _WHY.get(kind, kind), each["text"], at=stored.timestamp, message_id=stored.id)
+
+
+def _found_in(stored: StoredMessage) -> Iterator[dict[str, Any]]:
+    """The messages of past conversations that a search showed to the model."""
+    if str(stored.message.get("name") or "").rpartition("__")[2] != "session_search":
+        return
+    try:
+        answer = json.loads(stored.text)
+    except ValueError:
+        return
+    query = answer.get("query")
+    why = f"found for {query!r}" if query else "read in a past conversation"
+    for result in answer.get("results") or [answer]:
+        shown = result.get("messages")
+        if isinstance(shown, str):
+            lines = [(int(number), who, said) for number, who, said in _FOUND.findall(shown)]
+        else:
+            each = [one for one in shown or () if isinstance(one, dict) and "id" in one]
+            lines = [(one["id"], one.get("role", ""), one.get("content") or "") for one in each]
+        for number, who, said in lines:
+            grade = PERSON if who == "user" else OUTSIDE_GRADE
+            place = str(result.get("session_id", ""))
+            yield _made("found", who, grade, why, said, message_id=number, session_id=place)
+
+
+# What a receipt is made of when a turn ends.
+
+
+def entries_in_prompt(
+    store: MemoryStore | None, prompt: str, sections: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, str, str, float | None]]:
+    """(target, key, origin, when) of each entry that the prompt shows."""
+    found: list[tuple[str, str, str, float | None]] = []
+    for section, text in zip(sections, section_texts(sections, prompt), strict=True):
+        target = section["name"]
+        if store is None or target not in store.targets or not text:
+            continue
+        shown = entries_in(text)
+        try:
+            origins = provenance(shown, store.history(target)[0])
+        except StorageError:
+            origins = {}
+        for entry in shown:
+            known = origins.get(entry)
+            at = known.change.at if known is not None and known.change is not None else None
+            found.append((target, key_of(entry), known.origin if known is not None else "unknown", at))
+    return found
+
+
+def written_in(
+    turn: Sequence[Mapping[str, Any]],
+    toolbox: Toolbox,
+    store: MemoryStore | None,
+    session_id: str,
+    seen: Mapping[str, int],
+) -> list[dict[str, Any]]:
+    """What a turn changed: each change of memory after those that were `seen`, and each other tool that writes."""
+    written: list[dict[str, Any]] = []
+    for target in store.targets if store is not None else ():
+        try:
+            changes = store.history(target)[0] if store is not None else []
+        except StorageError:
+            continue
+        written += [
+            {"kind": "memory", "target": target, "change": each.id, "action": each.action, "by": each.cause.origin}
+            for each in changes
+            if _number(each.id) > seen.get(target, 0) and each.cause.session == session_id
+        ]
+    for message in turn:
+        tool = toolbox.get(str(message.get("name") or "")) if message.get("role") == "tool" else None
+        sink = getattr(tool, "sink", "")
+        if sink and sink not in ALL_TARGETS and _succeeded(message):
+            written.append({"kind": sink, "tool": message["name"], "call": message.get("tool_call_id")})
+    return written
+
+
+def staged_in(turn: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The ids of what the tools of a turn left for a person to decide."""
+    texts = [str(message.get("content")) for message in turn if message.get("role") == "tool"]
+    results = [_opened(text) for text in texts if '"staged": true' in text[:200]]
+    return [str(each["pending_id"]) for each in results if "pending_id" in each]
+
+
+def _succeeded(message: Mapping[str, Any]) -> bool:
+    text = str(message.get("content"))
+    return text.startswith('{"success": true') and '"staged": true' not in text[:200]
+
+
+def _opened(text: str) -> dict[str, Any]:
+    try:
+        found = json.JSONDecoder().raw_decode(text)[0]
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -22,7 +22,8 @@ from hermes.base.errors import HermesError, NotFound, OutOfOrder, SettingsError,
 from hermes.base.events import Usage
 from hermes.base.text import counted
 from hermes.base.tokens import estimate
-from hermes.conversations.context import WRITTEN, Contexts
+from hermes.conversations.context import RECEIPT, WRITTEN, Contexts
+from hermes.conversations.receipts import Issuer, ReceiptKeys, digest_of_text
 from hermes.memory.approval import Approvals
 from hermes.prompt.assembly import paths_in
 from hermes.safety.fence import UNCLOSED, build_memory_context_block, is_unclosed, public_words, without_private
@@ -61,6 +62,7 @@ from hermes.session.lifecycle import (
     what_broke_the_cache,
 )
 from hermes.session.parts import SessionOptions, open_parts
+from hermes.session.receipts import Receipts, entries_in_prompt, staged_in, written_in
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
 from hermes.storage.ports import OPTIONAL_WAIT
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from hermes.session.compaction import Compactor
     from hermes.session.context import Boundary
     from hermes.session.parts import SessionKeywords, SessionParts
+    from hermes.session.receipts import Receipt
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
     from hermes.storage.images import Content, Entry
@@ -132,6 +135,9 @@ class MemorySession:
         self.last_id, self.model = row.last_id, row.model or ""
         self._answered = row.last_active if stored else None
         self.counters = ReviewCounters(parts.database, session_id)
+        self._issuer = Issuer(ReceiptKeys(parts.home.path), session_id, stored)
+        self._prompt_digest = ("", "")  # the prompt it was made from, and the digest
+        self._fired: list[dict[str, str]] = []
         self._said = ""  # the person's words of this turn
         self._unfinished = False  # nothing followed the newest words of the person, here or in the process before
         if parts.settings.text("context.engine") not in ("", "compressor"):
@@ -355,14 +361,16 @@ class MemorySession:
         if counted is not None:
             saved |= {"usage": counted.as_dict(), "model": model or self.model}
             saved["cache"] = {"share": round(counted.cached_share, 3), "broken_by": self._cache_miss(counted, model)}
-        self._save(saved)
+        cost = self._cost(counted, model or self.model) if counted is not None else {}
+        captured = [] if interrupted else self._capture(self._said)
+        saved = self._marked(saved)
+        self._save({**saved, RECEIPT: self._receipt(saved, cost, captured)})
         if counted is not None:
-            more = counted.as_dict() | self._cost(counted, model or self.model)
+            more = counted.as_dict() | cost
             self._with_fallback(lambda: self._parts.database.update_session(self.id, api_call_count=1, **more))
             self._answered, self.model = time.time(), model or self.model
         if not interrupted:
             self._count(self.counters.turn_finished)
-            self._capture(self._said)
         self._sync()
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
@@ -378,6 +386,53 @@ class MemorySession:
             return {}
         return {} if dollars is None else {"estimated_cost_usd": dollars}
 
+    def _receipt(self, answer: Mapping[str, Any], cost: Mapping[str, float], captured: list[dict[str, Any]]) -> Any:
+        """The sealed record of this answer: what is new in front of the model, what was written, what it cost."""
+        if self._prompt_digest[0] is not self.system_prompt:
+            self._prompt_digest = (self.system_prompt, digest_of_text(self.system_prompt))
+        prompt, turn = self._prompt_digest[1], self.context.this_turn()
+        entries = None
+        if not self._issuer.lists_prompt(self.id, prompt):
+            details = self._with_fallback(lambda: self._parts.database.session_details(self.id))
+            entries = entries_in_prompt(self.store, self.system_prompt, self._prompt_sections(details))
+        changed = captured or any(message.get("role") == "tool" for message in turn)
+        about = {
+            "model": answer.get("model") or self.model,
+            "usage": answer.get("usage") or {},
+            "cached_share": (answer.get("cache") or {}).get("share"),
+            "cost": cost.get("estimated_cost_usd"),
+            "written": written_in(turn, self._parts.toolbox, self.store, self.id, self._updates.seen)
+            if changed
+            else [],
+            "pending": [*staged_in(turn), *(each["pending_id"] for each in captured if "pending_id" in each)],
+            "fired": self._fired,
+        }
+        self._fired = []
+        seen = self.context.digests()
+        return self._issuer.issue(self.id, prompt=prompt, entries=entries, seen=seen, answer=answer, about=about)
+
+    def _prompt_sections(self, details: Mapping[str, Any]) -> list[dict[str, Any]]:
+        """The sizes of the prompt as it is now: a compaction that built it again has stored them with its summary."""
+        stored = [message for _, message in self.context.stored()]
+        rebuilt = (message["prompt_sections"] for message in reversed(stored) if "prompt_sections" in message)
+        return next(rebuilt, None) or details.get("prompt_sections") or []
+
+    def fired(self, *, kind: str, name: str, text: str, trigger: str) -> None:
+        """Notes on the receipt of this turn that a rule or a reminder was brought to the model, and why."""
+        self._fired.append({"kind": kind, "name": name, "text": text, "trigger": trigger})
+
+    @property
+    def receipt_id(self) -> str:
+        """The id of the newest receipt of this session; "" before the first answer."""
+        return self._issuer.last
+
+    def receipt(self, receipt_id: str = "") -> Receipt:
+        """What an answer was made from, what was written and what it cost: of the newest answer, or of the one named.
+
+        NotFound when there is no such answer in any conversation of the person.
+        """
+        return Receipts(self.home, self._parts.database).get(receipt_id or self.receipt_id)
+
     def undo(self) -> str:
         """Takes the last exchange out of the context and returns what the person had said in it."""
         self._refuse_closed()
@@ -388,6 +443,7 @@ class MemorySession:
         self._unfinished = False
         began = self._parts.database.session_details(self.id)["announced"]
         self._updates = MemoryUpdates(self._parts.store, self.id, seen_changes(kept, began))
+        self._issuer = Issuer(ReceiptKeys(self.home.path), self.id, kept)
         self.external.on_session_switch(self.id, rewound=True, reason="undo")
         return said
 
@@ -645,12 +701,16 @@ class MemorySession:
         self, message: dict[str, Any], private: tuple[str, str] | None = None, images: Sequence[Entry] = ()
     ) -> None:
         """`private` and `images` are what the message had before its private parts were left out."""
-        message = with_valid_calls(message)
-        if message["role"] == "assistant" and OUTSIDE not in message and (sources := self.sources()):
-            message = {**message, OUTSIDE: sources[-1].origin}  # the model may repeat what it has read
+        message = self._marked(message)
         self.last_id = self._with_fallback(lambda: self._parts.database.append(self.id, message))
         self.context.append(self.last_id, message, private, images)
         self._unfinished = False
+
+    def _marked(self, message: dict[str, Any]) -> dict[str, Any]:
+        message = with_valid_calls(message)
+        if message["role"] == "assistant" and OUTSIDE not in message and (sources := self.sources()):
+            return {**message, OUTSIDE: sources[-1].origin}  # the model may repeat what it has read
+        return message
 
     def _sync(self) -> None:
         """What was saved so far survives a power cut: asked for whatever cannot be had again without the person."""
@@ -663,12 +723,13 @@ class MemorySession:
     def _keep_decision(self, decision: Decision) -> None:
         self._parts.decisions.add(decision, self.id)
 
-    def _capture(self, said: str) -> None:
-        """Keeps the plain statements of a person's message, when the settings want that."""
+    def _capture(self, said: str) -> list[dict[str, Any]]:
+        """Keeps the plain statements of a person's message, when the settings want that; returns what came of it."""
         how = self.settings.text("memory.capture")
-        if how != "off" and self.store is not None and said:
-            approvals = Approvals(self.home) if how == STAGE else None
-            capture_turn(said, self.store, self._parts.memory, approvals, self._turn())
+        if how == "off" or self.store is None or not said:
+            return []
+        approvals = Approvals(self.home) if how == STAGE else None
+        return capture_turn(said, self.store, self._parts.memory, approvals, self._turn())
 
     def _write_note(self) -> None:
         """Keeps a dated note of what this conversation came to, when something was said since the last one."""

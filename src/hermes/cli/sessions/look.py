@@ -14,6 +14,7 @@ from hermes.base import dates
 from hermes.base.errors import NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
+from hermes.cli.sessions.receipt_text import receipt_lines
 from hermes.conversations.database import Pages
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.recorded_import import unfinished_in_words
@@ -21,7 +22,7 @@ from hermes.conversations.retrieval import Criteria, Finder, answer_to
 from hermes.portability.conversations_export import tool_calls
 from hermes.safety.secrets import mask_secrets
 from hermes.session.parts import open_past
-from hermes.session.receipts import parts_of, turns
+from hermes.session.receipts import Receipts, parts_of, turns
 from hermes.settings.home import named_project
 
 if TYPE_CHECKING:
@@ -259,6 +260,9 @@ def _show(given: ui.Given, context: ui.Context) -> None:
         if given.context is not None:
             _show_context(given, db, session)
             return
+        if given.receipt is not None:
+            _show_receipt(given, context, db, session)
+            return
         messages: Iterable[StoredMessage]
         if given.around is None:
             messages = Pages.of_db(db).messages(session)
@@ -279,6 +283,17 @@ def _show(given: ui.Given, context: ui.Context) -> None:
         others = [each.id for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
         if others:
             ui.line(f"other parts of this conversation: {', '.join(others)}")
+
+
+def _show_receipt(given: ui.Given, context: ui.Context, db: SessionDB, session: Session) -> None:
+    receipts = Receipts(context.home, db)
+    listed = receipts.of(session.id)
+    chosen = next((each for each in reversed(listed) if given.receipt in (0, each.turn)), None)
+    if chosen is None:
+        turns = ", ".join(str(each.turn) for each in listed) or "none has"
+        raise NotFound(f"no answer there has a receipt; turns of {session.id} that have one: {turns}")
+    found = receipts.get(chosen.id)
+    ui.show(given, found.as_dict(), *receipt_lines(found))
 
 
 def _print_message(message: StoredMessage, *, sign: str) -> None:
@@ -426,6 +441,13 @@ COMMANDS = {
         ui.option(
             "--context N",
             "instead: what was in front of the model at each turn, or at turn N, with source and size",
+            nargs="?",
+            const=0,
+            type=ui.whole_number(1),
+        ),
+        ui.option(
+            "--receipt TURN",
+            "instead: the receipt of the newest answer, or of that turn: what it was made from, wrote and cost",
             nargs="?",
             const=0,
             type=ui.whole_number(1),

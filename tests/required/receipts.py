@@ -1,0 +1,14 @@
+"""Receipts: what each answer was made from, sealed."""
+
+REQUIREMENTS: dict[str, tuple[str, str]] = {
+    "receipts.record": (
+        "each answer has a record of what was in front of the model, what was written, what waits and what it cost",
+        "issue 32",
+    ),
+    "receipts.sealed": ("a changed, moved or missing receipt, message, answer or prompt is detected", "issue 32"),
+    "receipts.travel": ("receipts verify after export, import, merge, backup and restore", "issue 32"),
+    "receipts.surfaces": (
+        "the same record is shown by the command line, the chat, HTTP, MCP and Python; nobody sees another person's",
+        "issue 32",
+    ),
+}
