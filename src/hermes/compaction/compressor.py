@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hermes.base.text import counted
 from hermes.base.tokens import estimate_message
 from hermes.compaction.engine import ContextEngine
-from hermes.compaction.facts import NAMES_SHARE, Held, count_kept, facts_in, find_facts, keep_exactly
+from hermes.compaction.facts import NAMES_SHARE, Held, count_kept, facts_in, find_facts, keep_exactly, ledger
 from hermes.compaction.messages import (
     SYSTEM_NOTE,
     Counts,
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 EXTRACT = "extract"
 _KEPT_SHARE = 1 / 3  # of the summary's budget
+_LEDGER_SHARE = 1 / 5
 _POINTERS_SHARE = 1 / 4
 SUMMARY_RATIO = 0.20
 SUMMARY_LEAST = 2_000
@@ -203,14 +204,15 @@ class _Past:
     facts: Sequence[Fact]
     budget: int
 
-    def render(self, chapters: Sequence[Chapter]) -> tuple[str, str]:
-        """What is kept exactly, and the text of the whole block."""
+    def render(self, chapters: Sequence[Chapter], leaving: Messages) -> tuple[str, str]:
+        """What is kept exactly, and the text of the whole block that replaces the messages that leave."""
         held = Held(self.attempt.text)
         room = round(self.budget * _KEPT_SHARE)
         for_names = 0 if self.attempt.how == EXTRACT else NAMES_SHARE  # an extract has sections for them
         kept = keep_exactly(self.previous.kept, self.facts, held, room, for_names)
         pointers = render_chapters(chapters, round(self.budget * _POINTERS_SHARE))
-        return kept, render_block(self.attempt.text, kept, pointers)
+        done = ledger(self.previous.ledger, leaving, round(self.budget * _LEDGER_SHARE))
+        return kept, render_block(self.attempt.text, kept, pointers, done)
 
 
 class ContextCompressor(ContextEngine):
@@ -508,7 +510,7 @@ def _assembled(
     leaving = [messages[at] for at in gone]
     left = chapters_of(leaving, [ids[at] for at in gone], shortened_ids(leaving), counts.sizes(gone))
     chapters = [*past.previous.chapters, *left]
-    kept, text = past.render(chapters)
+    kept, text = past.render(chapters, leaving)
     before = head[-1][0] if head and head[-1][0].get("role") not in ("system", "developer") else None
     block = block_messages(text, before, tail[0][0] if tail else None)
     placed = [*head, *((message, None) for message in block), *tail]

@@ -7,9 +7,12 @@ enough of them, rules, decisions and questions further back. What is not read st
 from __future__ import annotations
 
 import re
-from itertools import chain, islice, pairwise, takewhile
+from bisect import bisect_right
+from functools import cache
+from itertools import accumulate, chain, islice, pairwise, takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+from hermes.base.text import read_arguments
 from hermes.base.tokens import estimate
 from hermes.compaction.messages import at_most, calls_of, is_block, one_line, text_of
 
@@ -267,6 +270,72 @@ def _of_result(_message: Message, text: str, odd: bytes, left: Mapping[str, floa
         words = islice(words_of(text), _WORDS_PER_MESSAGE // 4)
         found += [("result", kind, word) for kind, word in words if kind != "number"]
     return found
+
+
+# The ledger: which files tools changed and which commands they ran, as the calls say it; no model has a part in it.
+
+_CHANGED, _RAN = "changed", "ran"
+_CHANGING = re.compile("write|edit|patch|create|delete|remove|rename|move|replace|insert", re.IGNORECASE)
+_PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path", "new_path", "destination")
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
+_ENTRY = re.compile(r"^- (changed|ran): (.+?)(?: \((\d{1,9}) times\))?$")
+_MORE = re.compile(r"^- (changed|ran) before these: (\d{1,9})$")
+_COMMAND = 200  # characters of a command that are shown
+_VERDICT = 200  # characters of a result in which our tools say whether they did it
+
+
+def ledger(earlier: str, messages: Sequence[Message], room: int) -> str:
+    """One line for each file that was changed and each command that was run, the newest last, in about `room` tokens.
+
+    `earlier` is the ledger of an earlier block. Files come before commands where not all fit; the rest is counted.
+    """
+    times: dict[tuple[str, str], int] = {}
+    more = {_CHANGED: 0, _RAN: 0}
+    for line in earlier.splitlines():
+        if found := _MORE.match(line):
+            more[found[1]] += int(found[2])
+        elif found := _ENTRY.match(line):
+            times[found[1], found[2]] = times.pop((found[1], found[2]), 0) + int(found[3] or 1)
+    for done in _done_by(messages):
+        times[done] = times.pop(done, 0) + 1  # the newest is the last
+    shown: list[str] = []
+    for verb, left_out in more.items():
+        entries = [(text, count) for (which, text), count in times.items() if which == verb]
+        lines = [f"- {verb}: {text}" + (f" ({count} times)" if count > 1 else "") for text, count in entries]
+        costs = list(accumulate(at_most(line) for line in reversed(lines)))
+        fitting = bisect_right(costs, room)
+        room -= costs[fitting - 1] if fitting else 0
+        if hidden := left_out + len(lines) - fitting:
+            shown.append(f"- {verb} before these: {hidden}")
+        shown += lines[len(lines) - fitting :]
+    return "\n".join(shown)
+
+
+@cache
+def _may_change(tool: str) -> bool:
+    return _CHANGING.search(tool) is not None
+
+
+def _done_by(messages: Sequence[Message]) -> Iterator[Finding]:
+    """("changed", path) or ("ran", command) of each call that was not refused, in order."""
+    for at, message in enumerate(messages):
+        calls = calls_of(message) if "tool_calls" in message else []
+        for number, tool, arguments in calls:
+            if not ('"command"' in arguments or '"cmd"' in arguments or _may_change(tool)):
+                continue
+            results = messages[at + 1 : at + 1 + len(calls)]
+            result = next((text_of(each)[:_VERDICT] for each in results if each.get("tool_call_id") == number), "")
+            failed = '"success": false' in result
+            given = read_arguments(arguments)[0] or {}
+            command = given.get("command") or given.get("cmd")
+            if command and not (failed and "exit_code" not in result):
+                words = command if isinstance(command, list) else [command]
+                yield _RAN, one_line(" ".join(map(str, words)), _COMMAND)
+            elif not (command or failed):
+                paths = [given[name] for name in _PATHS if isinstance(given.get(name), str)]
+                patched = [path for pair in _PATCHED.findall("\n".join(map(str, given.values()))) for path in pair]
+                for path in filter(None, paths or patched):
+                    yield _CHANGED, one_line(path, _COMMAND)
 
 
 def _sentences(text: str) -> Iterator[str]:

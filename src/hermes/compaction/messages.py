@@ -170,6 +170,7 @@ def _part_characters(part: object) -> int:
 # [CONTEXT COMPACTION — REFERENCE ONLY] …how to read it…
 # …summary…
 # ## Kept exactly
+# ## Files changed and commands run
 # ## Where the originals are
 # --- END OF CONTEXT SUMMARY …
 
@@ -322,6 +323,7 @@ PREFIX = f"{MARK} — REFERENCE ONLY]"
 LEGACY_PREFIX = "[CONTEXT SUMMARY]:"
 END = "--- END OF CONTEXT SUMMARY"
 KEPT_HEADING = "## Kept exactly"
+LEDGER_HEADING = "## Files changed and commands run"
 POINTERS_HEADING = "## Where the originals are"
 BRIDGE = "[Part of this conversation was compacted; I go on from what is known.]"
 SYSTEM_NOTE = "[Note: Some earlier turns of this conversation have been compacted into one block marked as such.]"
@@ -333,10 +335,11 @@ _PREAMBLE_END = re.compile(r"\n\s*\n")
 
 @value
 class Block:
-    """What a block says: the summary, the facts kept word for word, the chapters it points to."""
+    """What a block says: the summary, the facts kept word for word, the ledger, the chapters it points to."""
 
     summary: str
     kept: str = ""
+    ledger: str = ""
     chapters: tuple[Chapter, ...] = ()
 
 
@@ -356,10 +359,12 @@ def blocks_in(messages: Iterable[Message]) -> list[Message]:
     return list(filter(is_block, marked))
 
 
-def render_block(summary: str, kept: str, pointers: str) -> str:
+def render_block(summary: str, kept: str, pointers: str, ledger: str = "") -> str:
     parts = [f"{PREFIX} {prose('preamble')}", _without_marks(summary.strip())]
     if kept:
         parts.append(f"{KEPT_HEADING}\n{_without_marks(kept)}")
+    if ledger:
+        parts.append(f"{LEDGER_HEADING}\n{_without_marks(ledger)}")
     if pointers:
         parts.append(f"{POINTERS_HEADING}\n{prose('pointers')}\n{pointers}")
     parts.append(f"{END} — {prose('ending')} ---")
@@ -377,13 +382,15 @@ def parse_block(message: Message) -> Block:
     # Whatever stands behind the last end line is no part of the block.
     text = text.rpartition(f"\n{END}")[0] if f"\n{END}" in text else text
     text, _, pointers = text.partition(f"\n{POINTERS_HEADING}\n")
+    text, _, ledger = text.partition(f"\n{LEDGER_HEADING}\n")
     summary, _, kept = text.partition(f"{KEPT_HEADING}\n")
-    return Block(summary=summary.strip(), kept=kept.strip(), chapters=tuple(parse_chapters(pointers)))
+    chapters = tuple(parse_chapters(pointers))
+    return Block(summary=summary.strip(), kept=kept.strip(), ledger=ledger.strip(), chapters=chapters)
 
 
 def _without_marks(text: str) -> str:
     """The text without our own headings: a model or a person who writes them must not end a section early."""
-    for mark in (MARK, END, KEPT_HEADING, POINTERS_HEADING):
+    for mark in (MARK, END, KEPT_HEADING, LEDGER_HEADING, POINTERS_HEADING):
         if mark in text:
             bare = mark.strip(_SIGNS)
             before = text.split(bare)
@@ -398,6 +405,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
     return Block(
         summary="\n\n".join(block.summary for block in blocks),
         kept="\n".join(block.kept for block in blocks if block.kept),
+        ledger="\n".join(block.ledger for block in blocks if block.ledger),
         chapters=tuple(chapter for block in blocks for chapter in block.chapters),
     )
 
