@@ -35,6 +35,7 @@ def add(text: str) -> tuple[str, dict[str, Any]]:
 
 
 @pytest.mark.proves("approval.commands")
+@pytest.mark.usefixtures("both_engines")
 def test_every_kind_of_pending_write_shows_its_source_and_the_passage(home: Path, hermes: Callable[..., Ran]) -> None:
     write = ("write_file", {"path": "AGENTS.md", "content": "Buy at Breadly.\n"})
     skill = ("skill_manage", {"action": "create", "name": "buy-bread", "content": SKILL})
@@ -54,6 +55,7 @@ def test_every_kind_of_pending_write_shows_its_source_and_the_passage(home: Path
 
 
 @pytest.mark.proves("approval.commands")
+@pytest.mark.usefixtures("both_engines")
 def test_a_write_can_be_edited_before_it_is_approved(
     home: Path, hermes: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -75,6 +77,7 @@ def test_a_write_can_be_edited_before_it_is_approved(
 
 
 @pytest.mark.proves("approval.commands")
+@pytest.mark.usefixtures("both_engines")
 def test_an_edited_text_is_screened_like_any_other_and_stays_when_it_is_refused(
     home: Path, hermes: Callable[..., Ran]
 ) -> None:

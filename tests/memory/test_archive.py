@@ -43,6 +43,7 @@ def archived(store: MemoryStore) -> list[str]:
 
 
 @pytest.mark.proves("archive.full")
+@pytest.mark.usefixtures("both_engines")
 def test_a_full_store_takes_the_new_entry_and_says_what_left_and_why(
     home: Path, hermes: Hermes, remember: Callable[..., dict[str, Any]]
 ) -> None:
@@ -88,6 +89,7 @@ def test_an_entry_that_could_never_fit_is_refused(home: Path) -> None:
 
 
 @pytest.mark.proves("archive.worth")
+@pytest.mark.usefixtures("both_engines")
 def test_a_pinned_entry_never_leaves_not_even_when_it_was_reworded(home: Path, hermes: Hermes) -> None:
     store = filled(home, DEPLOY, LONG)
     assert hermes("memory", "pin", "atlas").code == 0
@@ -127,6 +129,7 @@ def test_what_was_of_use_stays_longer(home: Path) -> None:
 
 
 @pytest.mark.proves("archive.found")
+@pytest.mark.usefixtures("both_engines")
 def test_archived_entries_are_listed_and_restored(home: Path, hermes: Hermes) -> None:
     store = filled(home, DEPLOY, LONG)
     store.add("memory", "y" * 60)
@@ -140,6 +143,7 @@ def test_archived_entries_are_listed_and_restored(home: Path, hermes: Hermes) ->
 
 
 @pytest.mark.proves("archive.found")
+@pytest.mark.usefixtures("both_engines")
 def test_a_search_finds_archived_memory_and_the_second_one_brings_it_back(home: Path) -> None:
     filled(home, DEPLOY, LONG).add("memory", "y" * 60)
     with MemorySession.open(home) as session:

@@ -193,6 +193,7 @@ def test_any_run_is_undone_byte_for_byte(tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.proves("curator.undo", "curator.commands")
+@pytest.mark.usefixtures("both_engines")
 def test_a_run_is_undone_once_and_the_log_shows_both(home: Path, hermes: Hermes) -> None:
     store = store_with(home, "Drinks tea.", "drinks tea")
     before = store.entries("memory")
@@ -212,6 +213,7 @@ def test_a_run_is_undone_once_and_the_log_shows_both(home: Path, hermes: Hermes)
 
 
 @pytest.mark.proves("curator.undo")
+@pytest.mark.usefixtures("both_engines")
 def test_an_undo_after_later_changes_is_refused_where_it_would_lose_something(home: Path) -> None:
     store = store_with(home, "The host is atlas-7.", "The host is now boreas-2.")
     run = curator(home).run()
@@ -322,6 +324,7 @@ def test_whatever_is_consolidated_text_from_outside_stays_marked(
 
 
 @pytest.mark.proves("curator.schedule")
+@pytest.mark.usefixtures("both_engines")
 def test_it_runs_by_schedule_when_idle_and_not_while_paused(home: Path, hermes: Hermes) -> None:
     store_with(home, "Drinks tea.")
     assert "first run comes after one interval" in curator(home).why_not_now(0)

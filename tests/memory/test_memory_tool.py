@@ -49,6 +49,7 @@ def test_a_null_target_means_memory(home: Path, remember: Remember) -> None:
 
 
 @pytest.mark.proves("curated.replace", "curated.remove")
+@pytest.mark.usefixtures("both_engines")
 def test_replace_and_remove_find_their_entry_by_a_piece_of_it(remember: Remember) -> None:
     remember(action="add", content="Uses zsh on the laptop.")
     remember(action="add", content="Works in UTC+8.")
@@ -62,6 +63,7 @@ def test_replace_and_remove_find_their_entry_by_a_piece_of_it(remember: Remember
 
 
 @pytest.mark.proves("curated.duplicate")
+@pytest.mark.usefixtures("both_engines")
 def test_an_exact_duplicate_is_a_success_without_a_second_entry(remember: Remember) -> None:
     remember(action="add", content="Works in UTC+8.")
     again = remember(action="add", content=" Works in UTC+8. ")
@@ -120,6 +122,7 @@ def test_a_write_over_the_limit_is_refused_with_entries_and_usage(
 
 
 @pytest.mark.proves("curated.batch")
+@pytest.mark.usefixtures("both_engines")
 def test_a_batch_makes_room_and_adds_in_one_step(remember: Remember) -> None:
     remember(action="add", content="a" * 2000)
     result = remember(

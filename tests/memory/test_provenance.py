@@ -16,7 +16,7 @@ from hermes.memory.entries import UNTRUSTED, Cause, Change, Edit, provenance
 from hermes.memory.store import MemoryStore
 from hermes.session.parts import open_parts
 from hermes.session.session import MemorySession
-from hermes.storage.documents import Fingerprint
+from hermes.storage.files import Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -2,6 +2,7 @@
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     "storage.contract": ("conversations behave the same on every storage engine", "product"),
+    "storage.documents": ("documents behave the same on every storage engine", "product"),
     "storage.isolation": ("no statement shows or changes another person's rows, whatever the setting", "product"),
     "storage.restart": ("a restart of the database loses nothing acknowledged; the next call works", "product"),
     "storage.one-writer": (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from http_service import running
 
-from hermes.memory.file import pending_path
+from hermes.memory.file import pending_writes
 from hermes.server.app import description
 from hermes.settings.home import find_home
 from hermes.settings.people import People
@@ -40,7 +40,7 @@ def stage(home: Path) -> None:
         "created_at": 1.0,
         "payload": {"action": "add", "target": "user", "content": "Has a boat."},
     }
-    Waiting(pending_path(People(find_home(home)).home_of("ann"))).put("3ec0c026", record)
+    Waiting(pending_writes(People(find_home(home)).home_of("ann"))).put("3ec0c026", record)
 
 
 @pytest.fixture

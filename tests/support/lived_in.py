@@ -13,11 +13,12 @@ from hermes.conversations.context import SummaryGraph
 from hermes.gateway.ledger import Chat, Ledger
 from hermes.gateway.platforms.base import Incoming
 from hermes.memory.approval import Approvals
-from hermes.memory.entries import PIN, Cause, MarksFile
+from hermes.memory.entries import PIN, Cause
 from hermes.memory.store import MemoryStore
 from hermes.providers.config import save_config
 from hermes.providers.delivery import Outbox
 from hermes.session.session import MemorySession
+from hermes.settings.config import documents_of
 from hermes.settings.home import SHARED, find_home
 from hermes.settings.people import People
 from hermes.skills import lifecycle
@@ -46,7 +47,7 @@ def _memory(home: Path) -> None:
     for number in range(8):
         store.add("memory", f"The host number {number} runs Debian {number} in the cellar.", cause=_USER)
     store.add("memory", "Kept for good.", cause=_USER)
-    MarksFile(store.path("memory"), lock_timeout=5).add(PIN, ["Kept for good."])
+    store.marks_file("memory").add(PIN, ["Kept for good."])
     slip = store.add("user", "A slip of the pen.", cause=_USER).change
     assert slip is not None
     store.undo(slip.id, cause=_USER)
@@ -74,7 +75,7 @@ def _waiting(home: Path) -> None:
     place = find_home(home)
     added = {"action": "add", "content": "From the web."}
     Approvals(place).stage("memory", [added], _WEB, "it came from outside")
-    PendingSkills(place.join("pending", "skills")).stage(
+    PendingSkills(documents_of(place).below("pending", "skills")).stage(
         {"action": "create", "name": "new"}, origin="agent", session="s1", reason="approval"
     )
     outbox = Outbox(place.path, "honcho")

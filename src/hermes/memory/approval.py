@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.values import value
 from hermes.memory.entries import Cause
-from hermes.memory.file import pending_path
+from hermes.memory.file import pending_writes
 from hermes.memory.store import Written
 from hermes.storage.documents import Waiting, new_id
 
@@ -86,7 +86,7 @@ class Pending:
 
 class Approvals:
     def __init__(self, home: Home) -> None:
-        self._waiting = Waiting(pending_path(home))
+        self._waiting = Waiting(pending_writes(home))
 
     def stage(
         self,

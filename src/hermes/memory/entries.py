@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import time
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import WriteRefused
 from hermes.base.text import day
 from hermes.base.values import value
-from hermes.storage.documents import Fingerprint, Journal
-from hermes.storage.files import Folder
-from hermes.storage.locks import FileLock
+from hermes.storage.files import Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from hermes.storage.documents import OldVersion, Record
+    from hermes.storage.files import OldVersion, Record
+    from hermes.storage.ports import Documents
 
 MARK = "§"
 DELIMITER = f"\n{MARK}\n"
@@ -516,17 +514,18 @@ def key_of(entry: str) -> str:
 class MarksFile:
     """The marks of one memory file."""
 
-    def __init__(self, path: str, *, lock_timeout: float) -> None:
-        self._folder, self._name = os.path.split(path)
+    def __init__(self, documents: Documents, name: str, *, lock_timeout: float) -> None:
+        self._documents = documents
+        self._name = name
         self._lock_timeout = lock_timeout
 
     def read(self) -> dict[str, Marks]:
         """The marks by `key_of` the entry."""
-        folder = Folder.open(self._folder)
+        folder = self._documents.open()
         if folder is None:
             return {}
         with folder:
-            records, _ = self._journal(folder).read()
+            records, _ = folder.journal(f"{self._name}.marks.jsonl").read()
         found: dict[str, Marks] = {}
         for record in records:
             found[record["of"]] = _marked(found.get(record["of"], NONE), record)
@@ -540,11 +539,8 @@ class MarksFile:
         if not records:
             return
         lock = f"{self._name}.lock"
-        with Folder.create(self._folder) as folder, FileLock(folder, lock, timeout=self._lock_timeout):
-            self._journal(folder).append(records, sync=True)
-
-    def _journal(self, folder: Folder) -> Journal:
-        return Journal(folder, f"{self._name}.marks.jsonl")
+        with self._documents.create() as folder, folder.lock(lock, timeout=self._lock_timeout):
+            folder.journal(f"{self._name}.marks.jsonl").append(records, sync=True)
 
 
 def _marked(marks: Marks, record: Record) -> Marks:

@@ -24,22 +24,34 @@ from hermes.memory.entries import (
     replay,
     to_record,
 )
-from hermes.storage.documents import NOTHING_READ, ChangedMeanwhile, Fingerprint, LockedFile
-from hermes.storage.files import Folder
+from hermes.settings.config import documents_of
+from hermes.storage.documents import ChangedMeanwhile, LocalDocuments, LockedFile
+from hermes.storage.files import NOTHING_READ, Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hermes.memory.entries import Leaving
     from hermes.settings.home import Home
-    from hermes.storage.documents import Identity, Journal, OldVersion, ReadSoFar, Seen
+    from hermes.storage.files import Identity, OldVersion, ReadSoFar, Seen
+    from hermes.storage.ports import DocumentFolder, Documents, Log
 
 FOLDER = "memories"
 FILES = {"memory": "MEMORY.md", "user": "USER.md", "project": "MEMORY.md"}
 PROJECTS = "projects"
 
 
-def memory_path(home: Home, target: str, linked_folders: Sequence[str] = (), project: str = "") -> str:
+def memory_place(
+    home: Home, documents: Documents, target: str, linked_folders: Sequence[str] = (), project: str = ""
+) -> tuple[Documents, str]:
+    """The folder and the name of a memory file."""
+    if isinstance(documents, LocalDocuments):
+        path, name = os.path.split(_memory_path(home, target, linked_folders, project))
+        return LocalDocuments(path), name
+    return documents.below(*([PROJECTS, project] if target == "project" else [FOLDER])), FILES[target]
+
+
+def _memory_path(home: Home, target: str, linked_folders: Sequence[str], project: str) -> str:
     """The real path of a memory file, so that everybody who shares it takes the same lock.
 
     A link is followed inside the home (and, for a profile, inside the home above it), to the same file of another
@@ -62,13 +74,16 @@ def memory_path(home: Home, target: str, linked_folders: Sequence[str] = (), pro
     )
 
 
-def pending_path(home: Home) -> str:
-    """The real path of the folder with the staged writes."""
+def pending_writes(home: Home) -> Documents:
+    """The folder with the staged writes."""
+    documents = documents_of(home)
+    if not isinstance(documents, LocalDocuments):
+        return documents.below("pending", "memory")
     path = home.join("pending", "memory")
     real = _real_path_within(path, [home.path, home.root])
     if real is None:
         raise UnsafePath(f"{path} leads out of the home, to {os.path.realpath(path)}; put a real folder there")
-    return real
+    return LocalDocuments(real)
 
 
 def _real_path_within(path: str, roots: Iterable[str]) -> str | None:
@@ -115,11 +130,12 @@ class Plan:
 
 
 class MemoryFile:
-    def __init__(self, path: str, *, target: str, limit: int, lock_timeout: float) -> None:
-        self.path = path
+    def __init__(self, documents: Documents, name: str, *, target: str, limit: int, lock_timeout: float) -> None:
+        self.documents = documents
+        self.name = name
+        self.path = f"{documents.path}/{name}"
         self.target = target
         self._limit = limit
-        self._name = os.path.basename(path)
         self._lock_timeout = lock_timeout
         # What is known already, so that it need not be read and parsed again: the newest record with the identity of
         # the journal it came from, the entries behind the bytes this object wrote last, which replaced versions nobody
@@ -173,7 +189,7 @@ class MemoryFile:
 
         `after` is the largest `last_order` of the home's other files.
         """
-        with self._opened(Folder.create(os.path.dirname(self.path))) as place, place.lock:
+        with self._opened(self.documents.create()) as place, place.lock:
             self._settle(place, every_version=False)
             return self._change(place, plan, cause, after=after, accept_drift=accept_drift)
 
@@ -191,11 +207,11 @@ class MemoryFile:
 
     def _look(self) -> LockedFile | None:
         """The file with what stands beside it, without its lock; None when there is no such folder."""
-        folder = Folder.open(os.path.dirname(self.path))
+        folder = self.documents.open()
         return self._opened(folder) if folder is not None else None
 
-    def _opened(self, folder: Folder) -> LockedFile:
-        return LockedFile(folder, self._name, at_most=LARGEST_FILE, lock_timeout=self._lock_timeout)
+    def _opened(self, folder: DocumentFolder) -> LockedFile:
+        return LockedFile(folder, self.name, at_most=LARGEST_FILE, lock_timeout=self._lock_timeout)
 
     def _change(
         self,
@@ -208,7 +224,7 @@ class MemoryFile:
     ) -> tuple[Plan, Change | None]:
         for _ in range(_ATTEMPTS):
             with place.shared.see() as seen:
-                if seen.file is None:
+                if not seen.exists:
                     self._make_empty(place.folder)
                     continue
                 reading = self._interpret(seen, self._last_change(place))
@@ -226,12 +242,12 @@ class MemoryFile:
                     continue
         raise StorageError(f"{self.path} is being changed all the time by another program; stop it and try again")
 
-    def _make_empty(self, folder: Folder) -> None:
+    def _make_empty(self, folder: DocumentFolder) -> None:
         """Makes the file, so that what was before the first write can be told from nothing."""
         try:
-            folder.write_new(self._name, b"")
+            folder.write_new(self.name, b"")
         except StorageError:
-            if folder.status(self._name) is None:  # else somebody else made it in this moment
+            if folder.size(self.name) is None:  # else somebody else made it in this moment
                 raise
 
     def _write(
@@ -307,7 +323,7 @@ class MemoryFile:
             return ""
         return f"one entry has {longest:,} characters, more than the whole file may have ({self._limit:,})"
 
-    def _refuse_drift(self, folder: Folder, seen: Seen, reading: Reading) -> None:
+    def _refuse_drift(self, folder: DocumentFolder, seen: Seen, reading: Reading) -> None:
         backup = self._back_up(folder, seen.data)
         remediation = (
             f"Nothing was changed; the file as it is was copied to {backup}. Tell the user. They can edit {self.path} "
@@ -315,20 +331,23 @@ class MemoryFile:
             f"`hermes memory adopt --target {self.target}`."
         )
         raise WriteRefused(
-            f"{self._name} was changed outside the memory tool and cannot be written back as it is: {reading.drift}",
+            f"{self.name} was changed outside the memory tool and cannot be written back as it is: {reading.drift}",
             kind="drift",
             details={"drift_backup": backup, "remediation": remediation},
         )
 
-    def _back_up(self, folder: Folder, data: bytes) -> str:
+    def _back_up(self, folder: DocumentFolder, data: bytes) -> str:
         """Keeps the bytes beside the file and returns where; the same bytes are kept once."""
-        prefix = f"{self._name}.bak."
+        prefix = f"{self.name}.bak."
         for name in folder.names():
-            status = folder.status(name) if name.startswith(prefix) else None
-            if status and status.st_size == len(data) and folder.read(name, at_most=LARGEST_FILE) == data:
+            if (
+                name.startswith(prefix)
+                and folder.size(name) == len(data)
+                and folder.read(name, at_most=LARGEST_FILE) == data
+            ):
                 return folder.join(name)
         second, extra = int(time.time()), 0
-        while folder.status(name := f"{prefix}{second}{f'.{extra}' if extra else ''}") is not None:
+        while folder.size(name := f"{prefix}{second}{f'.{extra}' if extra else ''}") is not None:
             extra += 1
         folder.write_new(name, data)
         folder.sync()
@@ -379,12 +398,12 @@ class MemoryFile:
         except WriteRefused:
             self._back_up(place.folder, version.data)
 
-    def _is_recorded(self, journal: Journal, data: bytes) -> bool:
+    def _is_recorded(self, journal: Log, data: bytes) -> bool:
         """Whether the history says that these bytes were once the file, whoever wrote them."""
         version = Fingerprint.of(data, 0)
         return any(from_record(each).after.same_bytes(version) for each in journal.read()[0])
 
-    def _is_ours(self, journal: Journal, then: Fingerprint) -> bool:
+    def _is_ours(self, journal: Log, then: Fingerprint) -> bool:
         """Whether we wrote this version. Else somebody was perhaps in the middle of a line when we replaced it."""
         changes = map(from_record, journal.read()[0])
         return any(change.state is None and change.after.same_bytes(then) for change in changes)
@@ -405,7 +424,7 @@ class MemoryFile:
         ]
         place.journal.append(records, sync=True)
 
-    def _foreign_change(self, journal: Journal, reading: Reading) -> Change | None:
+    def _foreign_change(self, journal: Log, reading: Reading) -> Change | None:
         """The record of what somebody else did to the file since our last write."""
         if not reading.foreign:
             return None
@@ -437,7 +456,7 @@ def _number(change: Change | None) -> int:
     return int(change.id[1:]) if change is not None else 0
 
 
-def _withdraw(journal: Journal, ids: list[str]) -> None:
+def _withdraw(journal: Log, ids: list[str]) -> None:
     try:
         journal.withdraw(*ids)
     except StorageError:
@@ -452,7 +471,7 @@ def _preimage(data: bytes, reading: Reading) -> str | None:
 def _rot(seen: Seen, last: Change | None) -> str:
     """Whoever edits a file, or puts another in its place, leaves a newer time or another inode; a failing disk none."""
     same = last is not None and (seen.fingerprint.inode, len(seen.data)) == (last.after.inode, last.after.size)
-    if last is None or not same or seen.file is None or seen.file.status.st_mtime > last.at:
+    if last is None or not same or not seen.exists or seen.modified_at > last.at:
         return ""
     return (
         "its bytes are not those that Hermes wrote, although nobody has written to it since, as on a failing disk; "

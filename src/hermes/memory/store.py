@@ -17,8 +17,8 @@ from hermes.base.text import counted
 from hermes.base.values import value
 from hermes.memory import entries as text
 from hermes.memory.entries import ACCEPT, Cause, Edit, Leaving, apply_edits, preview, reverse
-from hermes.memory.file import FILES, MemoryFile, Plan, memory_path
-from hermes.settings.config import load_settings
+from hermes.memory.file import FILES, MemoryFile, Plan, memory_place
+from hermes.settings.config import documents_of, load_settings
 from hermes.settings.home import find_home
 
 if TYPE_CHECKING:
@@ -418,9 +418,10 @@ class MemoryStore:
         chosen = settings or load_settings(place)
         limits = {target: chosen.integer(_LIMITS[target]) for target in ALL_TARGETS}
         patience = chosen.number("memory.lock_timeout")
+        documents = documents_of(place, chosen)
         files = {
             target: MemoryFile(
-                memory_path(place, target, chosen.texts("memory.linked_folders"), project),
+                *memory_place(place, documents, target, chosen.texts("memory.linked_folders"), project),
                 target=target,
                 limit=limits[target],
                 lock_timeout=patience,
@@ -586,7 +587,8 @@ class MemoryStore:
     def marks_file(self, target: str) -> MarksFile:
         from hermes.memory.entries import MarksFile
 
-        return MarksFile(self.path(target), lock_timeout=self._lock_timeout)
+        file = self._file(target)
+        return MarksFile(file.documents, file.name, lock_timeout=self._lock_timeout)
 
     def reset(self, target: str, *, cause: Cause | None = None) -> Written:
         """Empties one file; what was in it stays in the history."""

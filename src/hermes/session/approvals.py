@@ -19,7 +19,7 @@ from hermes.memory.store import MemoryStore
 from hermes.safety.trust import SINKS, TurnContext
 from hermes.session.external import chosen_providers, leave_for_providers
 from hermes.session.parts import SessionOptions, open_parts
-from hermes.settings.config import load_settings
+from hermes.settings.config import documents_of, load_settings
 from hermes.settings.trust import TrustedFolders
 from hermes.skills.files import PendingSkill, PendingSkills
 from hermes.tools.builtin import BuiltinTools
@@ -59,7 +59,7 @@ class PendingWrites:
         self._home = home
         self._platform = platform
         self._memory = Approvals(home)
-        self._skills = PendingSkills(home.join("pending", "skills"))
+        self._skills = PendingSkills(documents_of(home).below("pending", "skills"))
 
     def all(self) -> list[PendingWrite]:
         """What waits, oldest first; a file that cannot be understood is left out."""

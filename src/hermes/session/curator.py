@@ -15,17 +15,16 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hermes.base.errors import HermesError, ModelError, NotFound, WriteRefused
+from hermes.base.errors import HermesError, LockTimeout, ModelError, NotFound, WriteRefused
 from hermes.memory.approval import Approvals
 from hermes.memory.capture import Fact
 from hermes.memory.curation import Proposals, category_of, checked, consolidate, question
 from hermes.memory.entries import CATEGORY, CURATE, NONE, UNTRUSTED, Cause, Edit, Leaving
 from hermes.memory.file import Plan
 from hermes.safety.trust import Source, TurnContext, decide
+from hermes.settings.config import documents_of
 from hermes.settings.trust import DecisionLog
-from hermes.storage.documents import Journal
 from hermes.storage.files import Folder
-from hermes.storage.locks import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,20 +44,20 @@ if TYPE_CHECKING:
 FOLDER = "curator"
 _RUNS, _STATE, _LOCK = "runs.jsonl", "state.json", "run.lock"
 _LARGEST = 1 << 20
-_BUSY = 0.5
+_LONGEST_RUN = 1800.0  # seconds, after which the lease of a run in PostgreSQL ends by itself
 
 
 class CurationLog:
     def __init__(self, home: Home) -> None:
-        self._path = home.join(FOLDER)
+        self._documents = documents_of(home).below(FOLDER)
 
     def runs(self) -> list[Run]:
         """Every run, oldest first; one that was taken back has `undone_by`."""
-        folder = Folder.open(self._path)
+        folder = self._documents.open()
         if folder is None:
             return []
         with folder:
-            records, _ = Journal(folder, _RUNS).read()
+            records, _ = folder.journal(_RUNS).read()
         undone = {record["undoes"]: record["id"] for record in records if record.get("undoes")}
         return [{**record, "undone_by": undone.get(record["id"], "")} for record in records]
 
@@ -75,14 +74,14 @@ class CurationLog:
 
     def add(self, run: Run) -> Run:
         """Records a run under the next free id; durable when it returns."""
-        with Folder.create(self._path) as folder:
-            number = len(Journal(folder, _RUNS).read()[0]) + 1
+        with self._documents.create() as folder:
+            number = len(folder.journal(_RUNS).read()[0]) + 1
             record = {"id": f"c{number}", **run}
-            Journal(folder, _RUNS).append([record], sync=True)
+            folder.journal(_RUNS).append([record], sync=True)
         return record
 
     def state(self) -> dict[str, Any]:
-        folder = Folder.open(self._path)
+        folder = self._documents.open()
         if folder is None:
             return {}
         with folder:
@@ -94,14 +93,20 @@ class CurationLog:
         return found if isinstance(found, dict) else {}
 
     def set(self, **values: Any) -> None:
-        with Folder.create(self._path) as folder:
+        with self._documents.create() as folder:
             folder.replace(_STATE, json.dumps(self.state() | values).encode())
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """One run at a time; a second one is told who has the lock."""
-        with Folder.create(self._path) as folder, FileLock(folder, _LOCK, timeout=_BUSY):
-            yield
+        with self._documents.create() as folder:
+            lease = folder.lease(_LOCK, seconds=_LONGEST_RUN)
+            if not lease.take():
+                raise LockTimeout(f"{folder.join(_LOCK)}: another run of the curator is at it; wait for it to end")
+            try:
+                yield
+            finally:
+                lease.give_back()
 
 
 def _changed(run: Run) -> bool:

@@ -14,7 +14,7 @@ from hermes.memory.approval import Approvals
 from hermes.memory.entries import NONE, USE, Cause
 from hermes.memory.store import SWITCHES, MemoryStore, search
 from hermes.session.external import External, ProviderTool
-from hermes.settings.config import conversations_of, load_settings
+from hermes.settings.config import conversations_of, documents_of, load_settings
 from hermes.settings.home import SHARED, UNSAVED, find_home, locate_home
 from hermes.settings.schema import nearest
 from hermes.settings.trust import DecisionLog, TrustedFolders
@@ -572,7 +572,7 @@ class SessionParts:
         from hermes.tools.builtin import Gate, SkillTool
 
         gate = Gate(
-            PendingSkills(self.home.join("pending", "skills")),
+            PendingSkills(documents_of(self.home, self.settings).below("pending", "skills")),
             must_ask=self.settings.flag("skills.write_approval"),
             untrusted=self.settings.text("memory.untrusted_writes"),
         )

@@ -12,6 +12,7 @@ from hermes.base.version import __version__
 from hermes.settings.environment import secret
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.settings.schema import all_keys, problem_with, setting_hint
+from hermes.storage.documents import LocalDocuments
 from hermes.storage.files import Folder, OpenFile, explain
 
 TYPE_CHECKING = False
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, TypedDict
 
     from hermes.settings.home import Home
+    from hermes.storage.ports import Documents
 
     class Where(TypedDict):
         """Where conversations are, and whose they are there."""
@@ -124,6 +126,16 @@ def conversations_of(home: Home, owner: str = "local") -> Where:
     if not address:
         return {"path": home.join(DATABASE), "owner": owner}
     return {"path": address, "owner": whose(home) if owner == "local" else f"{whose(home)}:{owner}"}
+
+
+def documents_of(home: Home, settings: Settings | None = None) -> Documents:
+    """A home's documents: files in it, or rows of its PostgreSQL database."""
+    address = secret(home, STORAGE_URL) or (settings or load_settings(home)).text("storage.url")
+    if not address:
+        return LocalDocuments(home.path)
+    from hermes.storage.postgres.documents import PostgresDocuments  # loads an optional library
+
+    return PostgresDocuments(address, whose(home))
 
 
 def whose(home: Home) -> str:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError, NotFound, SettingsError
 from hermes.safety.secrets import mask_secrets
+from hermes.settings.config import documents_of
 from hermes.settings.home import project_root
-from hermes.storage.documents import Journal
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
 from hermes.storage.text_files import is_inside
@@ -151,7 +151,7 @@ class DecisionLog:
     """Every decision of the gate, newest last; the older half is dropped when the log grows too large."""
 
     def __init__(self, home: Home) -> None:
-        self._path = home.join(_FOLDER)
+        self._documents = documents_of(home).below(_FOLDER)
 
     def add(self, decision: Decision, session: str) -> None:
         record: dict[str, Any] = {
@@ -166,22 +166,21 @@ class DecisionLog:
             record["texts"] = [mask_secrets(text[:_LONGEST_TEXT]) for text in decision.texts]
             record["sources"] = [f"{source.origin}, {source.name}" for source in decision.sources]
         try:
-            with Folder.create(self._path) as folder:
-                status = folder.status(_CURRENT)
-                if status is not None and status.st_size > _LARGEST_LOG:
+            with self._documents.create() as folder:
+                if (folder.size(_CURRENT) or 0) > _LARGEST_LOG:
                     folder.rename(_CURRENT, _OLDER)
-                Journal(folder, _CURRENT).append([record], sync=False)
+                folder.journal(_CURRENT).append([record], sync=False)
         except HermesError as error:  # a full disk must not stop a turn; whoever runs this machine is told
             import logging  # loads more than a single write may
 
             logging.getLogger("hermes.trust").warning("a decision of the trust gate was not recorded: %s", error)
 
     def newest(self, count: int) -> list[dict[str, Any]]:
-        folder = Folder.open(self._path)
+        folder = self._documents.open()
         if folder is None:
             return []
         with folder:
-            found = [record for name in (_OLDER, _CURRENT) for record in Journal(folder, name).read()[0]]
+            found = [record for name in (_OLDER, _CURRENT) for record in folder.journal(name).read()[0]]
         return [dict(record) for record in found[-count:]]
 
 
@@ -195,25 +194,24 @@ class HostReports:
     """What hooks of MCP hosts report while a turn runs: what the person typed (SAID), and texts from outside."""
 
     def __init__(self, home: Home) -> None:
-        self._path = home.join(_FOLDER)
+        self._documents = documents_of(home).below(_FOLDER)
 
     def add(self, host: str, conversation: str, kind: str, name: str, text: str) -> None:
         """`kind` is SAID, or the origin of a text from outside."""
         record = {"at": time.time(), "host": host, "conversation": conversation, "kind": kind, "name": name}
-        with Folder.create(self._path) as folder:
-            status = folder.status(_REPORTS)
-            if status is not None and status.st_size > _LARGEST_REPORTS:
+        with self._documents.create() as folder:
+            if (folder.size(_REPORTS) or 0) > _LARGEST_REPORTS:
                 folder.rename(_REPORTS, f"older-{_REPORTS}")
-            Journal(folder, _REPORTS).append([record | {"text": text[:_LONGEST_REPORT]}], sync=False)
+            folder.journal(_REPORTS).append([record | {"text": text[:_LONGEST_REPORT]}], sync=False)
 
     def since(self, host: str, start: float) -> list[dict[str, Any]]:
         """The reports of every conversation of a host in which the person spoke since `start`, oldest first."""
-        folder = Folder.open(self._path)
+        folder = self._documents.open()
         if folder is None:
             return []
         with folder:
             names = (f"older-{_REPORTS}", _REPORTS)
-            found = [dict(record) for name in names for record in Journal(folder, name).read()[0]]
+            found = [dict(record) for name in names for record in folder.journal(name).read()[0]]
         ours = [record for record in found if record.get("host") == host]
         alive = {record["conversation"] for record in ours if record["kind"] == SAID and record["at"] >= start}
         return [record for record in ours if record["conversation"] in alive]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.base.values import Scan
+    from hermes.storage.ports import Documents
     from hermes.storage.text_files import ForeignText
 
     Stamp = tuple[int, int, int, int]
@@ -450,8 +451,8 @@ class PendingSkill:
 class PendingSkills:
     """Skill changes that wait for a person: one file each under `pending/skills/`."""
 
-    def __init__(self, path: str) -> None:
-        self._waiting = Waiting(path)
+    def __init__(self, documents: Documents) -> None:
+        self._waiting = Waiting(documents)
 
     def stage(
         self,

@@ -9,8 +9,7 @@ import zlib
 
 from hermes.base.errors import StorageError, UnsafePath
 from hermes.base.text import decode, encode
-from hermes.base.values import value
-from hermes.storage.files import Folder
+from hermes.storage.files import NOTHING_READ, Fingerprint, Folder, OldVersion, ReadSoFar, Seen
 from hermes.storage.locks import FileLock
 
 TYPE_CHECKING = False
@@ -18,10 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any, Self, TypeVar
 
-    from hermes.storage.files import OpenFile
+    from hermes.storage.files import Identity, OpenFile, Record
+    from hermes.storage.ports import DocumentFolder, Documents
 
-    Record = dict[str, Any]
-    Identity = tuple[int, int, int, int, int]
     Request = TypeVar("Request")
 
 _PATIENCE_WITH_WRITERS = 0.05
@@ -31,59 +29,6 @@ _NO_CHECK = 1  # not the checksum of no bytes at all
 
 class ChangedMeanwhile(Exception):
     """Somebody saved the file after it was read; read again and start over."""
-
-
-@value
-class Fingerprint:
-    """Enough to recognise a state of the file again."""
-
-    size: int
-    check: int
-    inode: int
-
-    @classmethod
-    def of(cls, data: bytes, inode: int) -> Fingerprint:
-        return cls(size=len(data), check=zlib.crc32(data), inode=inode)
-
-    def same_bytes(self, other: Fingerprint) -> bool:
-        return self.size == other.size and self.check == other.check
-
-    def begins(self, data: bytes) -> bool:
-        """True when `data` starts with the bytes this fingerprint was taken of."""
-        return len(data) >= self.size and zlib.crc32(data[: self.size]) == self.check
-
-
-class Seen:
-    """What was read, with the file kept open so that late appends to it can still be noticed."""
-
-    __slots__ = ("data", "file", "fingerprint")
-
-    def __init__(self, data: bytes, file: OpenFile | None) -> None:
-        self.data = data
-        self.file = file
-        self.fingerprint = Fingerprint.of(data, file.status.st_ino if file else 0)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.file is not None:
-            self.file.close()
-
-
-@value
-class OldVersion:
-    """A replaced version: its hidden name, what it was then, what it holds now, and when it was written."""
-
-    name: str
-    then: Fingerprint
-    label: str
-    data: bytes
-    written_at: float
-
-    def added(self) -> bytes | None:
-        """What somebody appended to it after it was replaced; None when they overwrote it instead."""
-        return self.data[self.then.size :] if self.then.begins(self.data) else None
 
 
 class SharedFile:
@@ -304,20 +249,6 @@ _TAIL = 8192
 _LARGEST = 1 << 30
 
 
-@value
-class ReadSoFar:
-    """Records that were read, and how far: `goes_on` when they follow those of an earlier reading."""
-
-    records: list[Record]
-    damaged: int
-    size: int
-    check: int
-    goes_on: bool = False
-
-
-NOTHING_READ = ReadSoFar(records=[], damaged=0, size=0, check=0)
-
-
 class Journal:
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
@@ -325,7 +256,7 @@ class Journal:
 
     def append(self, records: Iterable[Record], *, sync: bool) -> Identity | None:
         """Adds records at the end; returns what `identity` says now, or None where that cannot be found out."""
-        lines = b"".join([_encode(record) for record in records])
+        lines = b"".join([encode_record(record) for record in records])
         with self._folder.open_for_append(self.name) as file:
             file.append(lines, sync=sync, size=_drop_unfinished_line(file))
             try:
@@ -346,7 +277,7 @@ class Journal:
             end = len(data)
             while end:
                 start = data.rfind(b"\n", 0, end - 1) + 1
-                record = _decode(data[start : end - 1])
+                record = decode_record(data[start : end - 1])
                 if record is None or record.get("id") not in record_ids:
                     break
                 end = start
@@ -370,7 +301,7 @@ class Journal:
                 lines = file.read_piece(start, size - start).split(b"\n")[:-1]
                 whole = lines if start == 0 else lines[1:]
                 for line in reversed(whole):
-                    if (record := _decode(line)) is not None:
+                    if (record := decode_record(line)) is not None:
                         return record
                 if start == 0:
                     return None
@@ -418,16 +349,18 @@ def _drop_unfinished_line(file: OpenFile) -> int:
 def records_in(data: bytes) -> tuple[list[Record], int]:
     """The readable records in the bytes of a journal, oldest first, and how many lines are damaged."""
     finished = data.split(b"\n")[:-1]
-    records = [record for line in finished if (record := _decode(line)) is not None]
+    records = [record for line in finished if (record := decode_record(line)) is not None]
     return records, len(finished) - len(records)
 
 
-def _encode(record: Record) -> bytes:
+def encode_record(record: Record) -> bytes:
+    """The line of a log."""
     body = encode(record, tight=True).encode("utf-8", "surrogatepass")[:-1]
     return b'%b%b%08x"}\n' % (body, _CHECK, zlib.crc32(body))
 
 
-def _decode(line: bytes) -> Record | None:
+def decode_record(line: bytes) -> Record | None:
+    """The record of a line without its end; None when it is damaged."""
     body, separator, check = line.rpartition(_CHECK)
     if not separator or check != b'%08x"}' % zlib.crc32(body):
         return None
@@ -441,15 +374,15 @@ def history_name(name: str) -> str:
 
 
 class LockedFile:
-    """A file that others write too, with its folder, its lock and its history; use it in a `with` block."""
+    """A document that others write too, with its folder, its lock and its history; use it in a `with` block."""
 
     __slots__ = ("folder", "journal", "lock", "shared")
 
-    def __init__(self, folder: Folder, name: str, *, at_most: int, lock_timeout: float) -> None:
+    def __init__(self, folder: DocumentFolder, name: str, *, at_most: int, lock_timeout: float) -> None:
         self.folder = folder
-        self.shared = SharedFile(folder, name, at_most=at_most)
-        self.journal = Journal(folder, history_name(name))
-        self.lock = FileLock(folder, f"{name}.lock", timeout=lock_timeout)
+        self.shared = folder.shared(name, at_most=at_most)
+        self.journal = folder.journal(history_name(name))
+        self.lock = folder.lock(f"{name}.lock", timeout=lock_timeout)
 
     def __enter__(self) -> Self:
         return self
@@ -462,6 +395,71 @@ class LockedFile:
         self.folder.close()
 
 
+# The documents port over plain files: what `storage/postgres/documents` keeps in rows.
+
+
+class LocalDocuments:
+    """The documents of one person below a folder of their home."""
+
+    __slots__ = ("path",)
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+
+    def below(self, *names: str) -> LocalDocuments:
+        return LocalDocuments("/".join((self.path, *names)))
+
+    def open(self) -> LocalFolder | None:
+        return LocalFolder.open(self.path)
+
+    def create(self) -> LocalFolder:
+        return LocalFolder.create(self.path)
+
+
+class LocalFolder(Folder):
+    """An open folder of documents."""
+
+    __slots__ = ()
+
+    def size(self, name: str) -> int | None:
+        status = self.status(name)
+        return status.st_size if status is not None else None
+
+    def stamp(self, name: str) -> tuple[int, ...]:
+        """Its size first; changes with every write; empty when there is no such document."""
+        status = self.status(name)
+        return (status.st_size, status.st_ino, status.st_mtime_ns) if status is not None else ()
+
+    def journal(self, name: str) -> Journal:
+        return Journal(self, name)
+
+    def lock(self, name: str, *, timeout: float) -> FileLock:
+        return FileLock(self, name, timeout=timeout)
+
+    def lease(self, name: str, *, seconds: float) -> FileLease:  # noqa: ARG002 - it ends with the process
+        return FileLease(self, name)
+
+    def shared(self, name: str, *, at_most: int) -> SharedFile:
+        return SharedFile(self, name, at_most=at_most)
+
+
+class FileLease:
+    """The right to do something that takes long; the system gives it back when the process ends."""
+
+    def __init__(self, folder: Folder, name: str) -> None:
+        self._lock = FileLock(folder, name, timeout=0)
+        self._held = False
+
+    def take(self) -> bool:
+        """Takes it, or says that it is still needed; False when somebody else has it."""
+        self._held = self._held or self._lock.try_to_take()
+        return self._held
+
+    def give_back(self) -> None:
+        self._held = False
+        self._lock.__exit__()
+
+
 _LARGEST_REQUEST = 1 << 20
 _SUFFIX = ".json"
 
@@ -471,12 +469,14 @@ def new_id() -> str:
 
 
 class Waiting:
-    def __init__(self, path: str) -> None:
-        self._path = path
+    """Requests that wait for a person, one document each."""
+
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
 
     def put(self, request_id: str, record: Mapping[str, Any]) -> None:
         """Keeps a request; durable when it returns, and not listed when it raises."""
-        with Folder.create(self._path) as folder:
+        with self._documents.create() as folder:
             try:
                 folder.replace(request_id + _SUFFIX, encode(record).encode())
             except StorageError as error:
@@ -485,7 +485,7 @@ class Waiting:
 
     def all(self, read: Callable[[str, dict[str, Any]], Request]) -> tuple[list[Request], list[str]]:
         """What `read` makes of each id and record, and the files that it could not understand."""
-        folder = Folder.open(self._path)
+        folder = self._documents.open()
         if folder is None:
             return [], []
         found, unreadable = [], []
@@ -502,7 +502,7 @@ class Waiting:
         return found, unreadable
 
     def drop(self, request_id: str) -> None:
-        with Folder.create(self._path) as folder:
+        with self._documents.create() as folder:
             folder.remove(request_id + _SUFFIX)
             try:
                 folder.sync()
@@ -512,7 +512,7 @@ class Waiting:
                 ) from error
 
 
-def _take_back(folder: Folder, request_id: str, error: StorageError) -> None:
+def _take_back(folder: DocumentFolder, request_id: str, error: StorageError) -> None:
     """Removes a request that may be in place and only not durable."""
     try:
         folder.remove(request_id + _SUFFIX)

@@ -12,13 +12,18 @@ import errno
 import os
 import stat
 import threading
+import zlib
 
 from hermes.base.errors import DamagedFile, StorageError, UnsafePath
+from hermes.base.values import value
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Self
+    from typing import Any, Self
+
+    Record = dict[str, Any]
+    Identity = tuple[int, int, int, int, int]
 
 MIGRATION_FOLDER = ".migrating"  # in a home that is being built
 LOCK = "migration.lock"
@@ -128,7 +133,7 @@ class Folder:
         self._descriptor = descriptor
 
     @classmethod
-    def open(cls, path: str) -> Folder | None:
+    def open(cls, path: str) -> Self | None:
         """The folder, or None when it does not exist."""
         try:
             return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
@@ -138,7 +143,7 @@ class Folder:
             raise explain("open", path, error) from error
 
     @classmethod
-    def create(cls, path: str) -> Folder:
+    def create(cls, path: str) -> Self:
         """The folder, made private with its missing parents when it does not exist yet."""
         folder = cls.open(path)
         if folder is None:
@@ -489,3 +494,81 @@ def _is_open(path: str) -> bool:
     except FileNotFoundError:  # such as the log of a database that was just closed
         return False
     return not stat.S_ISLNK(mode) and bool(mode & 0o077)
+
+
+# What was read of a file or of a log, enough to tell later whether somebody else changed it.
+
+
+@value
+class Fingerprint:
+    """Enough to recognise a state of the file again."""
+
+    size: int
+    check: int
+    inode: int
+
+    @classmethod
+    def of(cls, data: bytes, inode: int) -> Fingerprint:
+        return cls(size=len(data), check=zlib.crc32(data), inode=inode)
+
+    def same_bytes(self, other: Fingerprint) -> bool:
+        return self.size == other.size and self.check == other.check
+
+    def begins(self, data: bytes) -> bool:
+        """True when `data` starts with the bytes this fingerprint was taken of."""
+        return len(data) >= self.size and zlib.crc32(data[: self.size]) == self.check
+
+
+class Seen:
+    """What was read, with the file kept open so that late appends to it can still be noticed."""
+
+    __slots__ = ("data", "file", "fingerprint")
+
+    def __init__(self, data: bytes, file: OpenFile | None) -> None:
+        self.data = data
+        self.file = file
+        self.fingerprint = Fingerprint.of(data, file.status.st_ino if file else 0)
+
+    @property
+    def exists(self) -> bool:
+        return self.file is not None
+
+    @property
+    def modified_at(self) -> float:
+        return self.file.status.st_mtime if self.file is not None else 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.file is not None:
+            self.file.close()
+
+
+@value
+class OldVersion:
+    """A replaced version: its hidden name, what it was then, what it holds now, and when it was written."""
+
+    name: str
+    then: Fingerprint
+    label: str
+    data: bytes
+    written_at: float
+
+    def added(self) -> bytes | None:
+        """What somebody appended to it after it was replaced; None when they overwrote it instead."""
+        return self.data[self.then.size :] if self.then.begins(self.data) else None
+
+
+@value
+class ReadSoFar:
+    """Records that were read, and how far: `goes_on` when they follow those of an earlier reading."""
+
+    records: list[Record]
+    damaged: int
+    size: int
+    check: int
+    goes_on: bool = False
+
+
+NOTHING_READ = ReadSoFar(records=[], damaged=0, size=0, check=0)

@@ -10,9 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
+    from types import TracebackType
+    from typing import Self
 
+    from hermes.storage.files import Fingerprint, Identity, OldVersion, ReadSoFar, Seen
     from hermes.storage.records import Created, Row, Session, StoredMessage
 
 Durability = Literal["turn", "message"]
@@ -406,6 +409,135 @@ class Conversations(Protocol):
 
     def forget_meta(self, prefix: str, first: str = "") -> None:
         """Removes every key that starts so, from `first` on."""
+
+
+class Lock(Protocol):
+    def __enter__(self) -> object: ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None: ...
+
+    def try_to_take(self) -> bool: ...
+
+
+class Lease(Protocol):
+    """The right to do something that takes long, such as asking a service. Whoever dies loses it in time."""
+
+    def take(self) -> bool:
+        """Takes it, or says that it is still needed; False when somebody else has it."""
+
+    def give_back(self) -> None: ...
+
+
+class Log(Protocol):
+    """Records that are only added, oldest first."""
+
+    name: str
+
+    def append(self, records: Iterable[dict[str, Any]], *, sync: bool) -> Identity | None: ...
+
+    def sync(self) -> None: ...
+
+    def withdraw(self, *record_ids: str) -> None:
+        """Takes the newest records back as far as they have these ids: what they say did not happen after all."""
+
+    def identity(self) -> Identity:
+        """Changes with every append and withdrawal."""
+
+    def last(self) -> dict[str, Any] | None: ...
+
+    def mentions(self, word: str) -> bool: ...
+
+    def read(self) -> tuple[list[dict[str, Any]], int]:
+        """All readable records, and how many are damaged."""
+
+    def read_on(self, before: ReadSoFar) -> ReadSoFar: ...
+
+
+class Shared(Protocol):
+    """A document that others write, too: read, and replaced if it is still what was read."""
+
+    def see(self) -> Seen: ...
+
+    def replace(
+        self, seen: Seen, data: bytes, label: str, commit: Callable[[Fingerprint], None], prove: Callable[[], None]
+    ) -> str: ...
+
+    def holds(self, version: Fingerprint) -> bool: ...
+
+    def leftovers(self) -> tuple[list[str], list[str], list[str]]: ...
+
+    def is_waiting(self, version: Fingerprint, names: list[str]) -> bool: ...
+
+    def old_version(self, name: str) -> OldVersion | None: ...
+
+    def still_written(self, name: str) -> bool: ...
+
+
+class DocumentFolder(Protocol):
+    """Documents that are listed and locked together. Each write is durable when it returns, or when its lock ends."""
+
+    path: str  # for people
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def close(self) -> None: ...
+
+    def join(self, name: str) -> str:
+        """Where a document is, for people."""
+
+    def names(self) -> list[str]: ...
+
+    def read(self, name: str, *, at_most: int) -> bytes | None: ...
+
+    def write_new(self, name: str, data: bytes) -> object:
+        """Makes a document that must not exist yet."""
+
+    def replace(self, name: str, data: bytes) -> None:
+        """All or nothing."""
+
+    def rename(self, old: str, new: str) -> None: ...
+
+    def remove(self, name: str) -> bool:
+        """False when there was none."""
+
+    def discard(self, name: str) -> None: ...
+
+    def discard_abandoned(self) -> None: ...
+
+    def size(self, name: str) -> int | None: ...
+
+    def stamp(self, name: str) -> tuple[int, ...]:
+        """Its size first; changes with every write; empty when there is no such document."""
+
+    def sync(self) -> None: ...
+
+    def journal(self, name: str) -> Log: ...
+
+    def lock(self, name: str, *, timeout: float) -> Lock: ...
+
+    def lease(self, name: str, *, seconds: float) -> Lease: ...
+
+    def shared(self, name: str, *, at_most: int) -> Shared: ...
+
+
+class Documents(Protocol):
+    """Small named texts and blobs of one person, below one folder of their home."""
+
+    path: str  # for people
+
+    def below(self, *names: str) -> Documents: ...
+
+    def open(self) -> DocumentFolder | None:
+        """None when there is certainly nothing in it."""
+
+    def create(self) -> DocumentFolder: ...
 
 
 def is_address(where: str) -> bool:

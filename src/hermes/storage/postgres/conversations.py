@@ -133,7 +133,7 @@ _RESOLVE = f"""
 _LEASE_SECONDS = 600.0
 _TABLES = (
     *("messages", "vocabulary", "blocks", "vectors", "summaries", "session_details", "sessions", "meta", "images"),
-    "people",
+    *("documents", "logs", "people"),
 )
 
 
@@ -178,7 +178,7 @@ class PostgresConversations:
     def vectors(self) -> PostgresVectors:
         return PostgresVectors(self.database)
 
-    def transaction(self, *, synced: bool = True) -> AbstractContextManager[object]:  # noqa: ARG002 - every commit is
+    def transaction(self, *, synced: bool = True) -> AbstractContextManager[object]:
         return self.database.writing()
 
     def reading(self) -> AbstractContextManager[object]:
@@ -704,7 +704,7 @@ class PostgresUndo:
             self._store.forget_words(words)
 
     @contextlib.contextmanager
-    def alone(self, timeout: float) -> Iterator[None]:  # noqa: ARG002 - nobody is waited for
+    def alone(self, timeout: float) -> Iterator[None]:
         """A lease, because a lock would need a connection for as long as the import runs."""
         mine = {"until": time.time() + _LEASE_SECONDS}
         with self._store.transaction():

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 APP, ENGINE, SCHEMA = "hermes_app", "hermes_engine", "hermes"
 WAIT_SECONDS = 5.0
 MOST_CONNECTIONS = 8
-_LOCKS = 0x4852 << 48  # our advisory locks: one for each person
+_LOCKS = 0x4852 << 48  # our advisory locks: two for each person, conversations and documents
+_OF_DOCUMENTS = 1 << 47
 _BEGIN = """
     SELECT set_config('role', 'hermes_app', true), set_config('search_path', 'hermes, public', true),
         set_config('hermes.person', %s, true), set_config('lock_timeout', %s, true)
@@ -87,11 +88,13 @@ def _alive(pool: psycopg_pool.ConnectionPool[Any]) -> psycopg.Connection[Any]:
 class PersonDatabase:
     """Everything asked here is asked as one person; one transaction at a time."""
 
-    def __init__(self, address: str, person: int, *, wait: float = WAIT_SECONDS) -> None:
+    def __init__(self, address: str, person: int, *, wait: float = WAIT_SECONDS, of_documents: bool = False) -> None:
         self.place = shown(address)
         self.person = person
         self._address = address
         self._wait = wait
+        # Documents have a lock of their own: a transaction of conversations may write one, such as a decision.
+        self._writers = _LOCKS + (_OF_DOCUMENTS if of_documents else 0) + person
         self._lock = threading.RLock()
         self._connection: psycopg.Connection[Any] | None = None
         self._writes = False
@@ -172,7 +175,7 @@ class PersonDatabase:
                     connection.execute("BEGIN" if writes else "BEGIN READ ONLY")
                     connection.execute(_BEGIN, (str(self.person), f"{max(1, int(self._wait * 1000))}ms"))
                     if writes:
-                        connection.execute(_LOCK, (_LOCKS + self.person,))
+                        connection.execute(_LOCK, (self._writers,))
                     yield connection
                     connection.execute("COMMIT")
             except BaseException:

@@ -71,7 +71,7 @@ class PostgresIndex:
         self._words = words
         self._held: dict[tuple[str, str], list[int]] = {}  # who holds a word, newest first, during one search
 
-    def update(self, *, batch: int, most: int | None = None) -> int:  # noqa: ARG002 - nothing waits
+    def update(self, *, batch: int, most: int | None = None) -> int:
         return 0
 
     def is_level(self) -> bool:

@@ -1,0 +1,205 @@
+"""What every storage engine must do for the documents of a person; each test runs on files and on PostgreSQL."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hermes.base.errors import DamagedFile, LockTimeout, StorageError
+from hermes.storage.documents import ChangedMeanwhile, LocalDocuments
+from hermes.storage.files import NOTHING_READ
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hermes.storage.files import Fingerprint, Seen
+    from hermes.storage.ports import DocumentFolder, Documents
+
+    Open = Callable[[str], Documents]
+
+pytestmark = pytest.mark.proves("storage.documents")
+BYTES = b"a NUL \x00, no UTF-8 \xff\xfe and a line\r\n"
+LARGE = 1 << 20
+
+
+@pytest.fixture(params=["files", "postgresql"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
+    """Opens the documents of a person as another process would: with connections of its own."""
+    if request.param == "files":
+        return lambda person: LocalDocuments(str(tmp_path / person))
+    address = request.getfixturevalue("postgres")
+    from hermes.storage.postgres.documents import PostgresDocuments
+
+    def of_another_process(person: str) -> Documents:
+        PostgresDocuments.forget_people()
+        return PostgresDocuments(address, f"{request.node.nodeid} {person}")
+
+    return of_another_process
+
+
+@pytest.fixture
+def folder(opened: Open) -> DocumentFolder:
+    return opened("ann").below("notes").create()
+
+
+def test_documents_come_back_as_they_were_written(folder: DocumentFolder, opened: Open) -> None:
+    folder.replace("a.md", b"first")
+    before = folder.stamp("a.md")
+    folder.replace("a.md", BYTES)
+    folder.write_new("b.md", b"")
+    assert folder.read("a.md", at_most=LARGE) == BYTES
+    assert (folder.read("b.md", at_most=LARGE), folder.read("c.md", at_most=LARGE)) == (b"", None)
+    assert (folder.size("a.md"), folder.size("b.md"), folder.size("c.md")) == (len(BYTES), 0, None)
+    assert folder.stamp("a.md") != before
+    assert folder.stamp("c.md") == ()
+    with pytest.raises(StorageError):
+        folder.write_new("a.md", b"again")
+    with pytest.raises(DamagedFile):
+        folder.read("a.md", at_most=3)
+    again = opened("ann").below("notes").create()
+    assert again.names() == ["a.md", "b.md"]
+    assert again.read("a.md", at_most=LARGE) == BYTES
+
+
+def test_a_folder_lists_only_what_is_directly_in_it(opened: Open) -> None:
+    home = opened("ann")
+    for place, name in (
+        ((), "top.json"),
+        (("notes",), "one.md"),
+        (("notes", "deep"), "two.md"),
+        (("notesX",), "no.md"),
+    ):
+        home.below(*place).create().replace(name, b"x")
+    notes = home.below("notes").create()
+    assert [name for name in notes.names() if name != "deep"] == ["one.md"]  # a folder of files lists folders, too
+    assert home.below("notes", "deep").create().names() == ["two.md"]
+
+
+def test_a_document_is_renamed_over_another_and_removed(folder: DocumentFolder) -> None:
+    folder.replace("1.json", b"one")
+    folder.replace("2.json", b"two")
+    folder.rename("1.json", "2.json")
+    assert (folder.names(), folder.read("2.json", at_most=LARGE)) == (["2.json"], b"one")
+    with pytest.raises(StorageError):
+        folder.rename("1.json", "3.json")
+    assert folder.remove("2.json") is True
+    assert folder.remove("2.json") is False
+    assert folder.names() == []
+
+
+def test_a_log_grows_and_its_newest_records_can_be_taken_back(folder: DocumentFolder) -> None:
+    log = folder.journal("x.history.jsonl")
+    assert (log.last(), log.read()) == (None, ([], 0))
+    log.append([{"id": "a", "n": 1}, {"id": "b", "text": "é \ud800 \x00"}], sync=True)
+    first = log.identity()
+    log.append([{"id": "c"}], sync=False)
+    assert log.identity() != first
+    assert [record["id"] for record in log.read()[0]] == ["a", "b", "c"]
+    assert log.read()[0][1]["text"] == "é \ud800 \x00"
+    log.withdraw("c", "a")  # only the newest ones: b stands between
+    assert [record["id"] for record in log.read()[0]] == ["a", "b"]
+    assert (log.last() or {})["id"] == "b"
+    assert (log.mentions("a"), log.mentions("c")) == (True, False)
+    assert folder.names() == ["x.history.jsonl"]
+
+
+def test_a_log_is_read_on_from_where_it_was_left(folder: DocumentFolder) -> None:
+    log = folder.journal("x.jsonl")
+    log.append([{"id": "a"}, {"id": "b"}], sync=True)
+    seen = log.read_on(NOTHING_READ)
+    assert (len(seen.records), seen.goes_on) == (2, False)
+    assert log.read_on(seen).records == []
+    log.append([{"id": "c"}], sync=True)
+    more = log.read_on(seen)
+    assert ([record["id"] for record in more.records], more.goes_on) == (["c"], True)
+    log.withdraw("c")
+    log.append([{"id": "d"}], sync=True)
+    anew = log.read_on(more)
+    assert ([record["id"] for record in anew.records], anew.goes_on) == (["a", "b", "d"], False)
+
+
+def test_a_damaged_line_of_a_log_is_counted_and_the_others_are_read(folder: DocumentFolder) -> None:
+    folder.journal("x.jsonl").append([{"id": "a"}, {"id": "b"}], sync=True)
+    lines = (folder.read("x.jsonl", at_most=LARGE) or b"").replace(b'"a"', b'"z"')
+    folder.replace("x.jsonl", lines + b'{"id":"c"}\n')
+    log = folder.journal("x.jsonl")
+    assert ([record["id"] for record in log.read()[0]], log.read()[1]) == (["b"], 2)
+    assert (log.last() or {})["id"] == "b"
+    folder.rename("x.jsonl", "older-x.jsonl")
+    assert len(folder.journal("older-x.jsonl").read()[0]) == 1
+    assert folder.journal("x.jsonl").read() == ([], 0)
+
+
+def test_only_the_first_of_two_who_read_the_same_version_replaces_it(folder: DocumentFolder) -> None:
+    folder.write_new("a.md", b"")
+    shared, log = folder.shared("a.md", at_most=LARGE), folder.journal("a.md.history.jsonl")
+
+    def commit(version: Fingerprint) -> None:
+        log.append([{"id": str(version.size)}], sync=True)
+
+    def replace(seen: Seen, text: bytes) -> None:
+        shared.replace(seen, text, "", commit, log.sync)
+
+    with folder.lock("a.md.lock", timeout=5), shared.see() as one, shared.see() as other:
+        replace(one, b"first")
+        with pytest.raises(ChangedMeanwhile):
+            replace(other, b"second one")
+    with shared.see() as seen:
+        assert (seen.data, seen.exists) == (b"first", True)
+        assert shared.holds(seen.fingerprint)
+    assert not folder.shared("b.md", at_most=LARGE).see().exists
+
+
+def test_a_lock_lets_one_writer_in_at_a_time(opened: Open) -> None:
+    opened("ann").below("notes").create().replace("count", b"0")
+
+    def count(place: Documents) -> None:
+        for _ in range(10):
+            with place.create() as folder, folder.lock("count.lock", timeout=20):
+                folder.replace("count", b"%d" % (int(folder.read("count", at_most=9) or b"0") + 1))
+
+    places = [opened("ann").below("notes") for _ in range(4)]
+    threads = [threading.Thread(target=count, args=(place,)) for place in places]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert places[0].create().read("count", at_most=9) == b"40"
+
+
+def test_whoever_waits_too_long_for_a_lock_is_told(opened: Open) -> None:
+    mine, theirs = opened("ann").create(), opened("ann").create()
+    with mine.lock("x.lock", timeout=5):
+        mine.replace("x", b"mine")
+        assert theirs.lock("x.lock", timeout=0).try_to_take() is False
+        with pytest.raises(LockTimeout), theirs.lock("x.lock", timeout=0.01):
+            theirs.replace("x", b"theirs")
+    assert theirs.read("x", at_most=LARGE) == b"mine"
+    taken = theirs.lock("x.lock", timeout=0)
+    assert taken.try_to_take() is True
+    taken.__exit__()
+
+
+def test_a_lease_belongs_to_one_until_it_is_given_back(opened: Open) -> None:
+    mine, theirs = (opened("ann").create().lease("run.lock", seconds=60) for _ in range(2))
+    assert mine.take()
+    assert mine.take()  # still needed
+    assert not theirs.take()
+    theirs.give_back()
+    assert not theirs.take()
+    mine.give_back()
+    assert theirs.take()
+
+
+def test_nobody_sees_the_documents_of_another_person(opened: Open) -> None:
+    for person in ("ann", "bob"):
+        with opened(person).create() as folder, folder.lock("x.lock", timeout=5):
+            folder.replace("x.md", person.encode())
+            folder.journal("x.jsonl").append([{"id": person}], sync=True)
+    for person in ("ann", "bob"):
+        folder = opened(person).create()
+        assert folder.read("x.md", at_most=LARGE) == person.encode()
+        assert (folder.journal("x.jsonl").last() or {})["id"] == person
