@@ -6,6 +6,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "http.tools": ("functions of the client end the turn and come back with the next request", "product"),
     "http.sessions": ("a conversation is found by header, or by what its history looked like", "product"),
     "http.forwarded": ("the model is asked for what the client asked for, field by field, or it is refused", "product"),
+    "http.messages": ("programs that talk to Claude need another base URL and nothing else", "product"),
     "http.browser": ("a browser may call the server from the pages that server.origins lists", "product"),
     "http.models": ("models can be looked up one by one, and clients may use other names for them", "product"),
     "http.errors": ("errors have the statuses and shapes OpenAI's client knows", "product"),

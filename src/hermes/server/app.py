@@ -68,21 +68,37 @@ def description() -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for endpoint in ENDPOINTS:
         paths.setdefault(f"{PREFIX}{endpoint.path}", {})[endpoint.method.lower()] = _operation(endpoint)
-    chat = {
-        "summary": "One turn of a conversation, in OpenAI's format, with memory.",
-        "operationId": "chat_completions",
-        "parameters": [
-            {
-                "name": "X-Hermes-Session",
-                "in": "header",
-                "schema": {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$"},
-                "description": "Names the conversation: an id, a title, or a name of your own.",
-            }
-        ],
-        "requestBody": _body(schemas.CHAT, {"messages": [{"role": "user", "content": "I am vegetarian."}]}),
-        "responses": _responses(200, schemas.COMPLETION, "400 401 403 404 409 413 421 429 502 503 504"),
+    said = [{"role": "user", "content": "I am vegetarian."}]
+    for path, name, whose, body, example, gives in (
+        ("chat/completions", "chat_completions", "OpenAI's", schemas.CHAT, {"messages": said}, schemas.COMPLETION),
+        (
+            *("messages", "messages", "Anthropic's", schemas.MESSAGES_BODY),
+            *({"max_tokens": 1000, "messages": said}, schemas.MESSAGE),
+        ),
+    ):
+        turn = {
+            "summary": f"One turn of a conversation, in {whose} format, with memory.",
+            "operationId": name,
+            "parameters": [
+                {
+                    "name": "X-Hermes-Session",
+                    "in": "header",
+                    "schema": {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$"},
+                    "description": "Names the conversation: an id, a title, or a name of your own.",
+                }
+            ],
+            "requestBody": _body(body, example),
+            "responses": _responses(200, gives, "400 401 403 404 409 413 421 429 502 503 504"),
+        }
+        paths[f"/v1/{path}"] = {"post": turn}
+    paths["/v1/messages/count_tokens"] = {
+        "post": {
+            "summary": "About how many tokens a request to /v1/messages has.",
+            "operationId": "count_tokens",
+            "requestBody": _body(schemas.COUNT_BODY, {"messages": said}),
+            "responses": _responses(200, schemas.COUNT, "400 401 403 413 421 429"),
+        }
     }
-    paths["/v1/chat/completions"] = {"post": chat}
     paths["/v1/models"] = {"get": _plain("models", "The models a client may name.", schemas.MODELS)}
     paths["/v1/models/{name}"] = {
         "get": {
@@ -264,6 +280,8 @@ def _aliases(settings: Settings) -> dict[str, str]:
 def _routes(chat: Chat, conversations: Conversations, pool: ThreadPoolExecutor, limits: CallLimits) -> list[Route]:
     return [
         _named("/v1/chat/completions", chat.completions, "POST"),
+        _named("/v1/messages", chat.messages, "POST"),
+        _named("/v1/messages/count_tokens", chat.count_tokens, "POST"),
         _named("/v1/models", chat.models),
         _named("/v1/models/{name:path}", chat.model),
         *(api_route(endpoint, PREFIX, conversations, pool, limits) for endpoint in ENDPOINTS),

@@ -40,10 +40,10 @@ _BUSY_SECONDS = 60.0  # seconds a request waits for the turn before it in the sa
 class Conversation:
     """One open conversation of one person."""
 
-    def __init__(self, person: str, agent: Agent, system: str, after: str) -> None:
+    def __init__(self, person: str, agent: Agent, instructions: Collection[str], after: str) -> None:
         self.person = person
         self.agent = agent
-        self.system = system
+        self.instructions = instructions  # what its prompt has of them
         self.after = after  # digest of the history after the last answer; "" for a named conversation
         self.key = (person, agent.session.id)  # its place in the list; the session's id may move on by compaction
         self.lock = threading.Lock()
@@ -56,7 +56,7 @@ class Conversation:
                 self.agent.session.record(result)
             for text in said[:-1]:
                 self.agent.session.record({"role": "user", "content": text})
-        overlay = request.system if request.system != self.system else ""
+        overlay = "\n\n".join(each for each in request.instructions if each not in self.instructions)
         turn = self.agent.turn_with(
             request.functions,
             said[-1] if said else None,
@@ -253,7 +253,7 @@ class Conversations:
             agent = self._open(person, resume=stored, model=model)
         except (NotFound, DamagedFile):
             return self._enter(self._begin(person, name, request, model), name)
-        return self._enter(Conversation(person, agent, request.system, "" if name else key), key)
+        return self._enter(Conversation(person, agent, request.instructions, "" if name else key), key)
 
     def _stored(self, person: str, name: str, key: str) -> str:
         """The session of an earlier time, if there is one."""
@@ -278,7 +278,7 @@ class Conversations:
                 raise BadRequest("these results belong to no call of the message before them", "messages")
         for message in history:
             agent.session.record(message, sync=False)
-        return Conversation(person, agent, request.system, "" if name else digest(history))
+        return Conversation(person, agent, request.instructions, "" if name else digest(history))
 
     def _open(self, person: str, *, model: str, **more: Any) -> Agent:
         self._keep_reserve()

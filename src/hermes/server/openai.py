@@ -29,6 +29,7 @@ from hermes.base.errors import (
     WrongKey,
 )
 from hermes.base.events import ReasoningDelta, TextDelta
+from hermes.server import anthropic_wire
 from hermes.server import openai_wire as wire
 from hermes.server.auth import PERSON
 from hermes.server.openai_wire import error_body
@@ -99,6 +100,18 @@ class Chat:
 
     async def completions(self, request: Request) -> Response:
         return await self._answered(request, _CHAT)
+
+    async def messages(self, request: Request) -> Response:
+        return await self._answered(request, _MESSAGES)
+
+    async def count_tokens(self, request: Request) -> Response:
+        body = await request.body()
+        try:
+            async with self._calls.slot(request.scope[PERSON]):
+                count = await asyncio.get_running_loop().run_in_executor(self._parsing, anthropic_wire.count, body)
+        except wire.BadRequest as wrong:
+            return failed(wrong, _MESSAGES)
+        return JSONResponse({"input_tokens": count})
 
     async def _answered(self, request: Request, spoken: _Wire) -> Response:
         body, person = await request.body(), request.scope[PERSON]
@@ -178,6 +191,8 @@ class _Wire:
 
 
 _CHAT = _Wire(wire.parse, wire.ChatWriter, lambda message, kind, param, code, _: error_body(message, kind, param, code))
+
+_MESSAGES = _Wire(anthropic_wire.parse, anthropic_wire.MessageWriter, anthropic_wire.error)
 
 
 class _Turn:

@@ -54,7 +54,7 @@ class ChatRequest:
     """`history` ends with the last answer the client has; `fresh` is what came after it."""
 
     model: str
-    system: str
+    instructions: tuple[str, ...]  # system messages, each as it was sent
     history: list[dict[str, Any]]
     fresh: list[dict[str, Any]]
     functions: list[dict[str, Any]]
@@ -63,6 +63,10 @@ class ChatRequest:
     with_usage: bool
     previous: str = ""  # the answer that this goes on from, by the id the client was given
     shows_thinking: bool = False
+
+    @property
+    def system(self) -> str:
+        return "\n\n".join(self.instructions)
 
     @property
     def is_structured(self) -> bool:
@@ -134,7 +138,7 @@ def refuse_others(body: dict[str, Any], known: Collection[str], empty: Mapping[s
 
 def checked(body: dict[str, Any], **more: Any) -> ChatRequest:
     """A request in the form of chat completions whose fields are known ones; `more` is what only other wires have."""
-    system, rest = _messages(body.get("messages"))
+    instructions, rest = _messages(body.get("messages"))
     last = max((place for place, message in enumerate(rest) if message["role"] == "assistant"), default=-1)
     history, fresh = rest[: last + 1], rest[last + 1 :]
     if not fresh:
@@ -143,7 +147,7 @@ def checked(body: dict[str, Any], **more: Any) -> ChatRequest:
     functions = _functions(body.get("tools"))
     return ChatRequest(
         model=text_of(body, "model"),
-        system=system,
+        instructions=instructions,
         history=history,
         fresh=fresh,
         functions=functions,
@@ -158,7 +162,7 @@ def _options(body: dict[str, Any], functions: Collection[str]) -> dict[str, Any]
     options = {name: body[name] for name in _PASSED if body.get(name) is not None}
     for name, content in options.items():
         if not _PASSED[name](content):
-            raise BadRequest(f"{name} is not what OpenAI's API takes there: {json.dumps(content)[:100]}", name)
+            raise BadRequest(f"{name} is not what the API takes there: {json.dumps(content)[:100]}", name)
     if options.get("response_format", {}).get("type") == "text":
         del options["response_format"]
     choice = options.get("tool_choice")
@@ -307,7 +311,7 @@ def error_body(
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
-def _messages(given: Any) -> tuple[str, list[dict[str, Any]]]:
+def _messages(given: Any) -> tuple[tuple[str, ...], list[dict[str, Any]]]:
     if not isinstance(given, list) or not given:
         raise BadRequest("messages must be a list with at least one message", "messages")
     if len(given) > _MOST_MESSAGES:
@@ -328,7 +332,7 @@ def _messages(given: Any) -> tuple[str, list[dict[str, Any]]]:
             rest.append(_message(message, role, content, where) | ({IMAGES: images} if images else {}))
     if len(names) > 1:
         raise BadRequest("several speakers (name) in one conversation are not supported here", "messages")
-    return "\n\n".join(part for part in system if part), rest
+    return tuple(part for part in system if part), rest
 
 
 def _message(message: dict[str, Any], role: str, content: str, where: str) -> dict[str, Any]:
@@ -340,7 +344,7 @@ def _message(message: dict[str, Any], role: str, content: str, where: str) -> di
         if message.get("is_error") is True:
             clean["is_error"] = True
     if role == "assistant" and message.get("tool_calls"):
-        clean["tool_calls"] = [_call(call, where) for call in _list(message["tool_calls"], f"{where}.tool_calls")]
+        clean["tool_calls"] = [_call(call, where) for call in list_of(message["tool_calls"], f"{where}.tool_calls")]
         clean["content"] = content or None
     return clean
 
@@ -366,7 +370,7 @@ def _content(content: Any, where: str, role: str) -> tuple[str, list[Entry]]:
     if isinstance(content, str):
         return scrub(content), []
     parts: list[dict[str, Any]] = []
-    for part in _list(content, f"{where}.content"):
+    for part in list_of(content, f"{where}.content"):
         kind = part.get("type") if isinstance(part, dict) else None
         if role == "user" and kind in _IMAGES:
             parts.append({"type": kind, **{key: part[key] for key in ("image_url", "detail", "source") if key in part}})
@@ -384,7 +388,7 @@ def _content(content: Any, where: str, role: str) -> tuple[str, list[Entry]]:
 
 def _functions(given: Any) -> list[dict[str, Any]]:
     functions = []
-    for place, tool in enumerate(_list(given or [], "tools")):
+    for place, tool in enumerate(list_of(given or [], "tools")):
         function = (
             tool.get("function") if isinstance(tool, dict) and tool.get("type", "function") == "function" else None
         )
@@ -397,7 +401,7 @@ def _functions(given: Any) -> list[dict[str, Any]]:
     return functions
 
 
-def _list(given: Any, param: str) -> list[Any]:
+def list_of(given: Any, param: str) -> list[Any]:
     if not isinstance(given, list):
         raise BadRequest(f"{param} must be a list", param)
     return given

@@ -292,9 +292,13 @@ STATUS: Schema = {
     "properties": {"version": {"type": "string"}, "person": {"type": "string"}, "memory": {"type": "object"}},
     "required": ["version", "person", "memory"],
 }
-ERROR = _object(
-    {"error": _object({"message": {"type": "string"}, "type": {"type": "string"}, "param": _MAYBE, "code": _MAYBE})}
-)
+_ERROR = _object({"message": {"type": "string"}, "type": {"type": "string"}, "param": _MAYBE, "code": _MAYBE})
+ERROR: Schema = {  # `type` is there in Anthropic's format
+    "type": "object",
+    "properties": {"error": _ERROR, "type": {"type": "string", "const": "error"}},
+    "required": ["error"],
+    "additionalProperties": False,
+}
 CHAT: Schema = {
     "type": "object",
     "properties": {
@@ -326,6 +330,32 @@ COMPLETION: Schema = {
     "type": "object",
     "properties": {"id": {"type": "string"}, "choices": {"type": "array"}, "usage": {"type": "object"}},
     "required": ["id", "choices", "usage"],
+}
+_THEIR_MESSAGES: Schema = {
+    "type": "array",
+    "minItems": 1,
+    "items": {"type": "object"},
+    "description": "The conversation up to now, as Anthropic has it; its end is what is answered.",
+}
+COUNT_BODY: Schema = {"type": "object", "properties": {"messages": _THEIR_MESSAGES}, "required": ["messages"]}
+COUNT = _object({"input_tokens": {"type": "integer"}})
+MESSAGES_BODY: Schema = {
+    "type": "object",
+    "properties": {
+        "model": {**_LINE, "description": "hermes, or one of /v1/models."},
+        "max_tokens": {"type": "integer", "minimum": 1, "description": "The answer is cut off there."},
+        "messages": _THEIR_MESSAGES,
+        "stream": {"type": "boolean", "description": "Send the answer as events (default: false)."},
+        "system": {"type": ["string", "array"], "description": "Instructions, as a text or blocks."},
+        "tools": {"type": "array", "items": {"type": "object"}, "description": "Tools of your own."},
+        "thinking": {"type": "object", "description": "Whether and how much the model thinks before it answers."},
+    },
+    "required": ["max_tokens", "messages"],
+}
+MESSAGE: Schema = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "content": {"type": "array"}, "usage": {"type": "object"}},
+    "required": ["id", "content", "usage"],
 }
 MODEL: Schema = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 MODELS: Schema = {

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 # What a request is made of; everything else in a stored message is for us. `reasoning_model` tells our clients whose
 # reasoning it is, and they do not send it.
 WIRE_KEYS = (
-    *("role", "content", "name", "tool_calls", "tool_call_id"),
+    *("role", "content", "name", "tool_calls", "tool_call_id", "is_error"),
     *("reasoning_content", "reasoning_details", "reasoning_model"),
 )
 
