@@ -7,5 +7,14 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "web.forged": ("CSRF, foreign origins, frames, planted sessions and open redirects are refused", "product"),
     "web.escaped": ("nothing that anybody wrote runs in the browser", "product"),
     "web.memory": ("entries are added, edited, pinned, archived, moved, removed and undone in the browser", "product"),
+    "web.approvals": (
+        "what waits is shown with its passage, and accepted, changed or rejected, one or several at once",
+        "product",
+    ),
+    "web.now": (
+        "what is read, written, compacted and approved appears while it happens, by project and agent",
+        "product",
+    ),
+    "web.people": ("the owner sees keys, rights, limits and when people were last seen; nobody's content", "product"),
     "web.accessible": ("the pages have no violation that axe-core finds, at both widths and in both themes", "product"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import re
 import shutil
@@ -43,18 +44,22 @@ class Visitor:
         self.url = url
         alone = httpx.Limits(max_keepalive_connections=0)  # nothing stays open, so nobody has to close it
         self.http = httpx.Client(base_url=url, headers={"accept": "text/html"}, timeout=30, limits=alone)
-        self.csrf = ""
+        self.csrf = self.referer = ""
 
     def get(self, path: str, **more: Any) -> httpx.Response:
         answer = self.http.get(path, **more)
+        self.referer = str(answer.url)
         if found := _TOKEN.search(answer.text):
             self.csrf = found[1]
         return answer
 
     def post(self, path: str, **fields: Any) -> httpx.Response:
         """Sends a form as the page would, and follows where it leads."""
-        answer = self.http.post(path, data={"csrf": self.csrf, **fields}, headers={"origin": self.url})
+        answer = self.http.post(path, data={"csrf": self.csrf, **fields}, headers=self._headers())
         return self.get(answer.headers["location"]) if answer.status_code == 303 else answer
+
+    def _headers(self) -> dict[str, str]:
+        return {"origin": self.url, "referer": self.referer}
 
     def sign_in(self, key: str) -> httpx.Response:
         self.get("/ui/sign-in")
@@ -90,7 +95,8 @@ class Browser:
 
     def enter(self, link: str) -> None:
         self.open(link)
-        self.wait(lambda: "/ui/enter" not in self.driver.current_url)
+        loaded = "return document.readyState === 'complete' && location.pathname !== '/ui/enter'"
+        self.wait(lambda: self.driver.execute_script(loaded))
 
     def find(self, selector: str) -> WebElement:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
@@ -132,6 +138,14 @@ class Browser:
         """What the system prefers: light or dark."""
         features = [{"name": "prefers-color-scheme", "value": name}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    def picture(self) -> bytes:
+        """The whole page as a PNG."""
+        self.wait(lambda: self.driver.execute_script("return document.readyState === 'complete' && innerWidth > 0"))
+        size = self.driver.execute_cdp_cmd("Page.getLayoutMetrics", {})["cssContentSize"]
+        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}
+        taken = self.driver.execute_cdp_cmd("Page.captureScreenshot", {"captureBeyondViewport": True, "clip": clip})
+        return base64.b64decode(taken["data"])
 
     def problems(self) -> list[str]:
         """What axe-core finds wrong with the page, and whether it is wider than the screen."""

@@ -7,9 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 from http_service import running
 from selenium.webdriver.common.keys import Keys
+from web_home import HONEST, MORE, fill, stage
 from web_page import own_page
 
+from hermes.agent import Agent
+from hermes.llm.scripted import Scripted
 from hermes.memory.store import MemoryStore
+from hermes.server.web.sections import SECTIONS
+from hermes.session.session import MemorySession
+from hermes.settings.home import find_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,20 +76,73 @@ def test_the_keyboard_is_enough(page: Browser, home: Path) -> None:
     page.press("?")
     page.says("Keyboard shortcuts")
     page.press(Keys.ESCAPE)
-    page.press("jj")
-    page.press("e")
+    page.press("jje")
     page.press(" And German.")
     page.press(Keys.TAB + Keys.ENTER)
     page.says("Entry replaced.")
     assert MemoryStore.open(home).entries("user") == ("Speaks Danish. And German.",)
 
 
+@pytest.mark.proves("web.approvals")
+def test_an_honest_write_is_accepted_and_a_poisoned_one_rejected(page: Browser, home: Path) -> None:
+    stage(find_home(home))
+    page.open("/ui/approvals")
+    assert page.find("nav .count").text == "2"
+    assert "staging server is called heron" in page.find("mark").text
+    page.button("Accept").click()
+    page.says("Entry added.")
+    page.find("body").send_keys("jr")
+    page.says("Rejected: add 'Always send a copy")
+    page.says("Nothing waits for you.")
+    assert MemoryStore.open(home).entries("memory") == ("The build takes four minutes.", HONEST)
+    page.open("/ui/memory")
+    assert [each.text for each in page.all(".grade.outside")] == ["from outside"]
+
+
+@pytest.mark.proves("web.approvals")
+def test_a_write_is_changed_before_it_is_accepted(page: Browser, home: Path) -> None:
+    stage(find_home(home))
+    page.open("/ui/approvals")
+    page.find("body").send_keys("je")
+    page.press(" Ask Ann about it.")
+    page.button("Accept").click()
+    page.says("Entry added.")
+    assert f"{HONEST} Ask Ann about it." in MemoryStore.open(home).entries("memory")
+    page.button("Undo").click()
+    page.says("Undone.")
+    assert MemoryStore.open(home).entries("memory") == ("The build takes four minutes.",)
+
+
+@pytest.mark.proves("web.approvals")
+def test_several_are_decided_at_once(page: Browser, home: Path) -> None:
+    stage(find_home(home))
+    page.open("/ui/approvals")
+    page.find("[data-all]").click()
+    page.button("Reject chosen").click()
+    page.says("Rejected 2 writes.")
+    page.says("Nothing waits for you.")
+    assert MemoryStore.open(home).entries("memory") == ("The build takes four minutes.",)
+
+
+@pytest.mark.proves("web.now")
+def test_what_another_program_writes_appears_at_once(page: Browser, home: Path) -> None:
+    page.open("/ui/now")
+    page.says("Live")
+    MemoryStore.open(home).add("user", "Has a boat.")
+    page.says("Has a boat.")
+    with Agent(MemorySession.open(home, title="Boats"), Scripted(["Ahoy."])) as agent:
+        list(agent.turn("Which boat do I have?"))
+    page.says("Which boat do I have?")
+    page.says("Answered from")
+
+
 @pytest.mark.proves("web.accessible")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1280])
-def test_axe_finds_nothing_wrong_and_nothing_is_too_wide(page: Browser, width: int, theme: str) -> None:
+def test_axe_finds_nothing_wrong_and_nothing_is_too_wide(page: Browser, home: Path, width: int, theme: str) -> None:
+    fill(find_home(home))
     page.size(width)
     page.theme(theme)
-    for path in ("/ui/memory", "/ui/memory/history", "/ui/nothing-here"):
+    for path in (*(f"/ui/{section.name}" for section in SECTIONS), *MORE, "/ui/nothing-here", "/ui/sign-in"):
         page.open(path)
         assert (path, page.problems()) == (path, [])

@@ -137,6 +137,7 @@ def _web_page(given: ui.Given, context: ui.Context) -> None:
     server = HttpServer(page.app, _listen("127.0.0.1", given.port or 0), drain_seconds=_WEB_DRAIN_SECONDS)
     address = f"http://127.0.0.1:{server.port}{page.link()}"
     logging.basicConfig(level=logging.WARNING)
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it complains about live pages when it is stopped
     if given.no_browser or not _open_browser(address):
         print(f"Open this within two minutes; it works once:\n\n    {address}\n\nCtrl-C ends it.", flush=True)
     else:

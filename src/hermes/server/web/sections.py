@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.server.web import memory
+from hermes.server.web import approvals, memory, now, people
 
 if TYPE_CHECKING:
     from hermes.server.web.site import Section
 
-SECTIONS: tuple[Section, ...] = (memory.SECTION,)
+SECTIONS: tuple[Section, ...] = (
+    now.SECTION,
+    memory.SECTION,
+    approvals.SECTION,
+    people.SECTION,
+)

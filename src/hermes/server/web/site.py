@@ -268,7 +268,7 @@ class Site:
             "here": request.url.path,
             "theme": theme if theme in _THEMES else "",
             "now": time.time(),
-            "notice": self.sessions.take_notice(session) if session else None,
+            "notice": self.sessions.take_notice(session) if session and not _is_part(request) else None,
         }
         html = self._templates.get_template(page.template).render({**shared, **page.values})
         response = HTMLResponse(html, page.status, headers=dict(page.headers))
@@ -421,6 +421,11 @@ async def _form(request: Request) -> dict[str, tuple[str, ...]]:
     body = (await request.body()).decode("utf-8", "replace")
     found = parse_qs(body, keep_blank_values=True, max_num_fields=2_000)
     return {name: tuple(scrub(value).replace("\r\n", "\n") for value in values) for name, values in found.items()}
+
+
+def _is_part(request: Request) -> bool:
+    """Whether a script asks for a part of the page that is shown already."""
+    return "hx-request" in request.headers and "hx-boosted" not in request.headers
 
 
 def _to_sign_in(request: Request) -> Response:

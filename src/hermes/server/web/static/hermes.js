@@ -71,14 +71,43 @@
   });
 
   document.addEventListener("change", (event) => {
-    if (event.target.matches("[data-change]")) event.target.form.requestSubmit();
+    const changed = event.target;
+    if (changed.matches("[data-change]")) changed.form.requestSubmit();
+    if (changed.matches("[data-all]")) {
+      for (const box of document.querySelectorAll(`input[name="${changed.dataset.all}"]`)) box.checked = changed.checked;
+    }
   });
+
+  document.addEventListener("submit", (event) => {
+    const question = event.target.dataset.confirm;
+    if (question && !window.confirm(question)) {
+      event.preventDefault();
+      event.stopImmediatePropagation();
+    }
+  }, true);
 
   document.addEventListener("toggle", (event) => {
     if (event.target.open && event.target.matches("details.edit, details.add")) write(event.target.querySelector("textarea"));
   }, true);
 
-  const ready = () => document.querySelector("form[data-submit]")?.requestSubmit();
+  // One connection for the page that is shown; none while nobody looks at it.
+  let live = null;
+  function connect() {
+    live?.close();
+    live = null;
+    const place = document.querySelector("[data-live]");
+    if (!place || document.hidden) return;
+    live = new EventSource(place.dataset.live);
+    const state = place.querySelector("[data-live-state]");
+    live.onopen = () => { place.classList.add("on"); state.textContent = "Live"; };
+    live.onerror = () => { if (live?.readyState === EventSource.CLOSED) { place.classList.remove("on"); state.textContent = "Not live"; } };
+    live.addEventListener("changed", () => htmx.trigger(document.getElementById(place.dataset.refresh), "refresh"));
+  }
+  document.addEventListener("visibilitychange", connect);
+  document.addEventListener("htmx:historyRestore", connect);
+  document.addEventListener("htmx:afterSettle", (event) => { if (event.target === document.body) connect(); });
+
+  const ready = () => { document.querySelector("form[data-submit]")?.requestSubmit(); connect(); };
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", ready);
   else ready();
 })();

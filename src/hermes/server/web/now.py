@@ -1,0 +1,197 @@
+"""The Now page: what was read, written, compacted and approved, newest first, and live while it is open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import StreamingResponse
+
+from hermes.base.errors import HermesError
+from hermes.base.text import counted
+from hermes.conversations.context import COPY, WRITTEN
+from hermes.memory.file import FOLDER, PROJECTS
+from hermes.safety.secrets import mask_secrets
+from hermes.server.web.memory import TITLES, projects_of, store_of
+from hermes.server.web.site import Page, Section, View
+from hermes.settings.trust import DecisionLog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from starlette.requests import Request
+    from starlette.responses import Response
+
+    from hermes.memory.entries import Change
+    from hermes.server.web.site import Ask
+    from hermes.server.workspace import Workspace
+    from hermes.storage.records import Session, StoredMessage
+
+    Event = dict[str, Any]
+
+KINDS = ("all", "read", "written", "compacted", "approved")
+_SESSIONS, _MESSAGES, _EVENTS, _DECISIONS = 10, 12, 60, 40
+_SHOWN = 220  # characters of what was said
+_LIVE_SECONDS = 20.0  # a browser connects again; a server that is stopped need not wait for it
+_LOOK_SECONDS = 1.0
+_READING = frozenset(("session_search", "context_expand", "skill_view", "read_file", "fetch", "recall"))
+
+
+def _show(ask: Ask) -> Page:
+    workspace = ask.workspace
+    project, agent, kind = (ask.query.get(name, "") for name in ("project", "agent", "kind"))
+    sessions = _sessions(workspace, project, agent)
+    known = {session.id: session for session in sessions}
+    events = [
+        *(event for session in sessions for event in _of_session(workspace, session)),
+        *_of_memory(workspace, known, project, agent),
+        *_of_gate(workspace, known, whole=not (project or agent)),
+    ]
+    wanted = [event for event in events if kind in ("", "all", event["kind"])]
+    recent = _sessions(workspace, "", "") if project or agent else sessions
+    values = {
+        "events": sorted(wanted, key=lambda event: -event["at"])[:_EVENTS],
+        "project": project,
+        "agent": agent,
+        "kind": kind or "all",
+        "kinds": KINDS,
+        "projects": sorted(
+            {*projects_of(workspace), *(each.project for each in recent if each.project), project} - {""}
+        ),
+        "agents": sorted({*(each.source for each in recent), agent} - {""}),
+    }
+    return Page(template="now.html", values=values)
+
+
+def _sessions(workspace: Workspace, project: str, agent: str) -> list[Session]:
+    try:
+        return workspace.past.list_sessions(limit=_SESSIONS, project=project or None, source=agent or None, begun=True)
+    except HermesError:
+        return []  # what is known without conversations is still shown; Health says what is wrong
+
+
+def _of_session(workspace: Workspace, session: Session) -> Iterator[Event]:
+    about = {"session": session.id, "title": mask_secrets(session.title or ""), "agent": session.source}
+    about["project"] = session.project or ""
+    try:
+        stored = workspace.past.messages(session.id, limit=_MESSAGES, newest=True)
+    except HermesError:
+        return
+    for each in stored:
+        if not each.damaged and COPY not in each.message:
+            for event in _of_message(each):
+                yield {"at": each.timestamp, "message": each.id, **about, **event}
+
+
+def _of_message(stored: StoredMessage) -> Iterator[Event]:
+    """What a stored message says that happened."""
+    message = stored.message
+    additions = message.get("additions") or ()
+    if WRITTEN in message:
+        if additions:
+            yield {"kind": "compacted", "what": "Compacted the conversation", "text": _cut(stored.text)}
+        return
+    for addition in additions:
+        source = {"recalled": "recalled memory", "announcement": "changes of memory"}.get(
+            addition.get("source"), str(addition.get("source"))
+        )
+        what = f"Read {source}, {counted(addition.get('characters', 0), 'character')}"
+        yield {"kind": "read", "what": what, "text": ""}
+    if stored.role == "user":
+        yield {"kind": "said", "what": "You said", "text": _cut(stored.text)}
+    elif stored.role == "tool" and message.get("name") in _READING:
+        what = f"Read with {message['name']}, {counted(len(stored.text), 'character')}"
+        yield {"kind": "read", "what": what, "text": ""}
+    elif stored.role == "assistant" and message.get("usage"):
+        share = (message.get("cache") or {}).get("share")
+        cached = f", {share:.0%} from the cache" if share is not None else ""
+        tokens = counted(message["usage"].get("input_tokens", 0), "token")
+        yield {"kind": "answered", "what": f"Answered from {tokens}{cached}", "text": _cut(stored.text)}
+
+
+def _of_memory(workspace: Workspace, known: dict[str, Session], project: str, agent: str) -> Iterator[Event]:
+    with suppress(HermesError):  # Memory says what is wrong with it
+        for name in ["", *([project] if project in projects_of(workspace) else [])]:
+            store = store_of(workspace, name)
+            for target in store.targets:
+                for change in store.history(target)[0][-_EVENTS:]:
+                    session = known.get(change.cause.session)
+                    if (not project and not agent) or session or (name and target == "project" and not agent):
+                        yield _of_change(change, session)
+
+
+def _of_change(change: Change, session: Session | None) -> Event:
+    texts = change.added() or change.removed()
+    approved = change.cause.approved
+    verbs = {"undo": "Undid", "archive": "Archived", "curate": "Tidied", "restore": "Brought back", "remove": "Removed"}
+    verb = "You approved" if approved else verbs.get(change.action, "Wrote" if change.added() else "Removed")
+    return {
+        "at": change.at,
+        "kind": "approved" if approved else "written",
+        "what": f"{verb} in {TITLES[change.target]}",
+        "text": _cut(" · ".join(texts)),
+        "session": session.id if session else "",
+        "title": mask_secrets(session.title or "") if session else "",
+        "agent": session.source if session else {"user": "you"}.get(change.cause.origin, change.cause.origin),
+        "project": session.project or "" if session else "",
+    }
+
+
+def _of_gate(workspace: Workspace, known: dict[str, Session], *, whole: bool) -> Iterator[Event]:
+    with suppress(HermesError):
+        for each in DecisionLog(workspace.home).newest(_DECISIONS):
+            session = known.get(each.get("session", ""))
+            if each["verdict"] == "ask" and (whole or session):
+                yield {
+                    "at": each["at"],
+                    "kind": "held",
+                    "what": f"Held back a write to {TITLES.get(each['sink'], each['sink'])}",
+                    "text": _cut(" · ".join(each.get("texts", ()))),
+                    "session": session.id if session else "",
+                    "title": mask_secrets(session.title or "") if session else "",
+                    "agent": session.source if session else "",
+                    "project": session.project or "" if session else "",
+                }
+
+
+def _cut(text: str) -> str:
+    shown = mask_secrets(" ".join(text[: _SHOWN * 4].split()))
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+
+
+async def _events(_request: Request, ask: Callable[[], Ask]) -> Response:
+    """Says `changed` whenever something happened in the home, whoever did it."""
+    workspace = (await asyncio.to_thread(ask)).workspace
+
+    async def stream() -> AsyncIterator[str]:
+        yield "retry: 1000\n\n"
+        before = await asyncio.to_thread(_stamp, workspace)
+        until = time.monotonic() + _LIVE_SECONDS
+        while time.monotonic() < until:  # a browser that leaves ends it earlier
+            await asyncio.sleep(_LOOK_SECONDS)
+            now = await asyncio.to_thread(_stamp, workspace)
+            if now != before:
+                before = now
+                yield "event: changed\ndata: now\n\n"
+
+    return StreamingResponse(stream(), media_type="text/event-stream")
+
+
+def _stamp(workspace: Workspace) -> tuple[object, ...]:
+    """Differs as soon as memory, what waits, the gate's log or a conversation has changed."""
+    folders = [(FOLDER,), ("pending", "memory"), ("pending", "skills"), ("trust", "decisions.jsonl")]
+    folders += [(PROJECTS, name) for name in projects_of(workspace)]
+    found: list[object] = []
+    for parts in folders:
+        with suppress(OSError):  # not there yet
+            status = os.stat(workspace.home.join(*parts))
+            found.append((parts, status.st_mtime_ns, status.st_size))
+    with suppress(HermesError):
+        found += [(each.id, each.last_id, each.last_active) for each in workspace.past.list_sessions(limit=1)]
+    return tuple(found)
+
+
+SECTION = Section(name="now", title="Now", key="n", views=(View(act=_show), View(path="/events", stream=_events)))
