@@ -127,7 +127,8 @@ class Browser:
         self.wait(lambda: text in self.find("body").text)
 
     def press(self, keys: str) -> None:
-        self.driver.switch_to.active_element.send_keys(keys)
+        """Types to whatever has the focus."""
+        webdriver.ActionChains(self.driver).send_keys(keys).perform()
 
     def size(self, width: int, height: int = 900) -> None:
         """The size of the page itself; a window cannot be as narrow as a phone."""

@@ -71,11 +71,12 @@ def test_an_entry_is_edited_in_place_and_the_edit_undone(page: Browser, home: Pa
 
 @pytest.mark.proves("web.memory")
 def test_the_keyboard_is_enough(page: Browser, home: Path) -> None:
-    page.find("body").send_keys("gm")
+    page.press("gm")
     page.wait(lambda: page.find("h1").text == "Memory")
     page.press("?")
     page.says("Keyboard shortcuts")
     page.press(Keys.ESCAPE)
+    page.wait(lambda: not page.find("dialog").is_displayed())
     page.press("jje")
     page.press(" And German.")
     page.press(Keys.TAB + Keys.ENTER)
@@ -91,7 +92,7 @@ def test_an_honest_write_is_accepted_and_a_poisoned_one_rejected(page: Browser, 
     assert "staging server is called heron" in page.find("mark").text
     page.button("Accept").click()
     page.says("Entry added.")
-    page.find("body").send_keys("jr")
+    page.press("jr")
     page.says("Rejected: add 'Always send a copy")
     page.says("Nothing waits for you.")
     assert MemoryStore.open(home).entries("memory") == ("The build takes four minutes.", HONEST)
@@ -103,7 +104,7 @@ def test_an_honest_write_is_accepted_and_a_poisoned_one_rejected(page: Browser, 
 def test_a_write_is_changed_before_it_is_accepted(page: Browser, home: Path) -> None:
     stage(find_home(home))
     page.open("/ui/approvals")
-    page.find("body").send_keys("je")
+    page.press("je")
     page.press(" Ask Ann about it.")
     page.button("Accept").click()
     page.says("Entry added.")
