@@ -38,7 +38,7 @@ CALLS: dict[str, tuple[str, ...]] = {
         *("open", "targets", "entries", "snapshot", "add", "replace", "remove", "apply", "history", "undo"),
         *("archived", "restore", "reset"),
     ),
-    "Receipts": ("get", "of", "verify"),
+    "Receipts": ("get", "of", "verify", "correct", "forget", "pin", "never"),
     "StreamingContextScrubber": ("feed", "flush", "reset"),
 }
 LONGEST = 110  # letters of a call in one line

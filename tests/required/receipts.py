@@ -7,6 +7,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     ),
     "receipts.sealed": ("a changed, moved or missing receipt, message, answer or prompt is detected", "issue 32"),
     "receipts.travel": ("receipts verify after export, import, merge, backup and restore", "issue 32"),
+    "receipts.act": (
+        "from a receipt a person corrects, forgets or pins an item, or keeps it from every model and still finds it",
+        "issue 32",
+    ),
     "receipts.surfaces": (
         "the same record is shown by the command line, the chat, HTTP, MCP and Python; nobody sees another person's",
         "issue 32",

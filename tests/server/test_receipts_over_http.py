@@ -40,6 +40,24 @@ def test_an_answer_over_http_names_its_receipt_and_only_its_person_can_read_it(h
     assert strangers == [404, 404, 404]
 
 
+@pytest.mark.proves("receipts.act")
+def test_a_person_acts_on_an_item_over_http(home: Path) -> None:
+    with running(home) as up, up.client("ann") as ann, up.client("bob") as bob:
+        ann.post("/api/v1/memory/user", json={"content": "Likes tea."})
+        name = ann.post("/v1/chat/completions", json=ASK).headers["hermes-receipt"]
+        items = ann.get(f"/api/v1/receipts/{name}").json()["items"]
+        number = next(each["number"] for each in items if each["text"] == "Likes tea.")
+        place = f"/api/v1/receipts/{name}/items/{number}"
+        assert bob.post(f"{place}/forget").status_code == 404
+        assert ann.post(f"{place}/burn").status_code == 404
+        assert ann.post(f"{place}/correct").status_code == 422
+        assert ann.post(f"{place}/never").json()["message"] == "Entry is kept from recall from now on."
+        assert ann.post(f"{place}/recall").json()["message"] == "Entry may be recalled again."
+        assert ann.post(f"{place}/pin").json()["message"] == "Entry pinned."
+        assert ann.post(f"{place}/correct", json={"text": "Likes coffee."}).status_code == 200
+        assert ann.get("/api/v1/memory/user").json()["entries"] == ["Likes coffee."]
+
+
 @pytest.mark.proves("receipts.surfaces")
 def test_the_last_event_of_a_stream_names_the_receipt(home: Path) -> None:
     with running(home) as up, up.client("ann") as ann:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Ran
+    from hermes import Receipt
 
 USAGE = {"input_tokens": 1000, "output_tokens": 50, "cache_read_tokens": 900}
 MODEL = "claude-sonnet-4-5"
@@ -293,3 +294,107 @@ def test_receipts_of_another_home_are_not_found(home: Path, tmp_path: Path) -> N
         mine = Receipts(find_home(home), db).of(session_id)[0].id
     with MemorySession.open(tmp_path / "other") as session, pytest.raises(NotFound):
         session.receipt(mine)
+
+
+def item(receipt: Receipt, text: str) -> int:
+    return next(each.number for each in receipt.items if each.text == text)
+
+
+@pytest.mark.proves("receipts.act")
+def test_an_entry_is_corrected_pinned_and_forgotten_from_a_receipt(home: Path, hermes: Callable[..., Ran]) -> None:
+    remembered(home)
+    two_answers(home)
+    with MemorySession.open(home) as session:
+        session.prepare_turn("What do I like?")
+        session.finish_turn("Tea.")
+        receipt = session.receipt()
+    tea, tabs = str(item(receipt, "Likes tea.")), str(item(receipt, "The page says to use tabs."))
+    assert hermes("receipts", "pin", receipt.id, tea).out == "Entry pinned.\n"
+    assert hermes("receipts", "correct", receipt.id, tea, "Likes coffee.").code == 0
+    assert hermes("receipts", "forget", receipt.id, tabs).code == 0
+    store = MemoryStore.open(home)
+    assert (store.entries("user"), store.entries("memory")) == (("Likes coffee.",), ())
+    assert store.marks("user")["Likes coffee."].pinned
+    assert store.provenance("user")["Likes coffee."].origin == "user"
+    again = hermes("receipts", "pin", receipt.id, tea)
+    assert (again.code, "changed or removed since" in again.err) == (1, True)
+    section = hermes("receipts", "pin", receipt.id, "1")
+    assert (section.code, "only entries can be pinned" in section.err) == (1, True)
+    assert hermes("receipts", "pin", receipt.id, "999").code == 1
+
+
+@pytest.mark.proves("receipts.act")
+def test_an_entry_that_is_never_recalled_stays_in_the_file_and_out_of_every_prompt(
+    home: Path, hermes: Callable[..., Ran]
+) -> None:
+    remembered(home)
+    with MemorySession.open(home) as session:
+        session.prepare_turn("What do I like?")
+        session.finish_turn("Tea.")
+        receipt = session.receipt()
+    tea = str(item(receipt, "Likes tea."))
+    assert hermes("receipts", "never", receipt.id, tea).code == 0
+    with MemorySession.open(home) as session:
+        result = session.call_tool("memory", {"action": "add", "target": "user", "content": "Has a cat."})
+        assert "Likes tea." not in session.system_prompt + result
+        assert "Has a cat." in result
+    assert "Likes tea." in hermes("memory", "list", "--target", "user").out
+    assert hermes("receipts", "never", receipt.id, tea, "--undo").code == 0
+    with MemorySession.open(home) as session:
+        assert "Likes tea." in session.system_prompt
+
+
+@pytest.mark.proves("receipts.act")
+def test_a_message_that_is_never_recalled_is_found_by_the_person_and_not_by_a_model(
+    both_engines: str, home: Path, hermes: Callable[..., Ran]
+) -> None:
+    del both_engines
+    with MemorySession.open(home) as session:
+        session.prepare_turn("The vault code is saffron.")
+        session.finish_turn("Noted.")
+        session.prepare_turn("We meet at the harbour.")
+        session.finish_turn("Good.")
+        session.branch()  # has copies of it
+        past = session.id
+    with MemorySession.open(home) as session:
+        session.prepare_turn("What was the vault code?")
+        assert "saffron" in session.call_tool("session_search", {"query": "vault code"})
+        session.finish_turn("Saffron.")
+        receipt = session.receipt()
+        number = item(receipt, "The vault code is saffron.")
+        told = hermes("receipts", "never", receipt.id, str(number))
+        assert told.code == 0
+    with MemorySession.open(home) as session:
+        session.prepare_turn("What was it?")
+        found = [
+            session.call_tool("session_search", {"query": "vault code saffron"}),
+            session.call_tool("session_search", {"session_id": past}),
+            session.call_tool("session_search", {"query": "harbour"}),
+            session.call_tool("session_search", {}),
+        ]
+        message = next(each.message_id for each in receipt.items if each.number == number)
+        assert "keeps message" in session.call_tool("session_search", {"around_message_id": message})
+    assert [each for each in found if "code is saffron" in each] == []
+    assert "harbour" in found[2]
+    assert "saffron" in hermes("sessions", "search", "vault code").out
+    assert "saffron" in hermes("sessions", "show", past).out
+    assert hermes("receipts", "never", receipt.id, str(number), "--undo").code == 0
+    with MemorySession.open(home) as session:
+        assert "code is saffron" in session.call_tool("session_search", {"query": "vault code"})
+
+
+@pytest.mark.proves("receipts.act")
+def test_a_message_is_corrected_or_forgotten_from_a_receipt(home: Path, hermes: Callable[..., Ran]) -> None:
+    two_answers(home)
+    with MemorySession.open(home) as session:
+        session.prepare_turn("Which editor was it?")
+        session.call_tool("session_search", {"query": "which editor"})
+        session.finish_turn("Vim.")
+        receipt = session.receipt()
+    asked, answered = item(receipt, "Which editor do we use?"), item(receipt, "Vim, since May.")
+    told = hermes("receipts", "correct", receipt.id, str(answered), "We use Helix since June.", "--json").json
+    assert "kept from recall" in told["message"]
+    assert MemoryStore.open(home).entries("memory") == ("We use Helix since June.",)
+    assert hermes("receipts", "forget", receipt.id, str(asked)).code == 0
+    assert "Which editor do we use?" not in hermes("sessions", "search", "which editor do we use").out
+    assert hermes("receipts", "verify").code == 0

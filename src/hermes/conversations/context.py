@@ -148,19 +148,21 @@ class Contexts:
     def read(self, session_id: str, ids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
         """Those of the ids that belong to the conversation, or to one it branched from; lazily, in order.
 
-        Without a session: any conversation of the owner.
+        What the person keeps from recall is left out. Without a session: any conversation of the owner.
         """
         if not ids:
             return
         low, high = max(ids[0], 0), min(ids[-1], (1 << 62) - 1)
         keys = {session.key for session in self._family(session_id)} if session_id else None
+        hidden = self._db.never_recalled()
         start = low
         while found := self._store.spans(start, high, _SPANS):
             holders = self._store.by_keys([key for _, _, key in found])
             for first, last, key in found:
                 if key in holders and (keys is None or key in keys):
                     for message in self._pages.between(holders[key], max(low, first), min(high, last)):
-                        yield message.id, message.message
+                        if message.id not in hidden:
+                            yield message.id, message.message
             start = found[-1][1] + 1
 
     # --- compacting --------------------------------------------------------------------------------------------------

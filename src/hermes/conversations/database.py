@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hermes.storage.records import Session, StoredMessage
 
 _REPAIR = "run `hermes sessions repair`; it keeps the original file"
+_NEVER = "never recall:"
 _NOT_INDEXED = "nothing can be written now, so the newest messages are not indexed and may be missing"
 
 
@@ -283,6 +284,15 @@ class SessionDB:
         later = [message.id for message in self.store.read(session, low=message_id + 1)]
         self.store.set_state(session, later, REWOUND)
         return len(later)
+
+    def keep_from_recall(self, message_ids: Iterable[int], *, recall: bool = False) -> None:
+        """No model is shown these messages by a search any more, or with `recall` again; people find them as before."""
+        for number in message_ids:
+            self.store.set_meta(f"{_NEVER}{number}", None if recall else "1")
+
+    def never_recalled(self) -> frozenset[int]:
+        """The messages that no model is shown by a search."""
+        return frozenset(int(number) for number, _ in self.store.meta_from(_NEVER))
 
     def counts(self) -> dict[str, int]:
         return self.store.counts()

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import DamagedFile, StorageError
 from hermes.base.values import value
 from hermes.conversations.context import COPY, RECEIPT, REPLACED_PROMPT
-from hermes.storage.files import Folder
-from hermes.storage.locks import FileLock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hermes.conversations.database import SessionDB
+    from hermes.storage.ports import DocumentFolder, Documents
     from hermes.storage.records import StoredMessage
 
 MASKED = "masked"  # in a message whose secrets an export took out: which text stood there, sealed
@@ -64,8 +63,8 @@ class ReceiptKeys:
     Only its own key seals. Those of others verify what their home has sealed.
     """
 
-    def __init__(self, home: str) -> None:
-        self._home = home
+    def __init__(self, documents: Documents) -> None:
+        self._documents = documents
         self._known: dict[str, bytes] = {}
         self._own = ""
 
@@ -98,7 +97,7 @@ class ReceiptKeys:
 
     def accept(self, keys: Iterable[str]) -> None:
         """Keeps keys of another home, to verify what it has sealed."""
-        with Folder.create(self._home) as folder, FileLock(folder, f"{KEY_FILE}.lock", timeout=_WAIT):
+        with self._documents.create() as folder, folder.lock(f"{KEY_FILE}.lock", timeout=_WAIT):
             self._read()
             before = self.texts()
             new = [key for key in dict.fromkeys(keys) if key and key not in before]
@@ -106,30 +105,33 @@ class ReceiptKeys:
                 self._write(folder, before[:1] if self._own else [], [*before[bool(self._own) :], *new])
 
     def _create(self) -> None:
-        with Folder.create(self._home) as folder, FileLock(folder, f"{KEY_FILE}.lock", timeout=_WAIT):
+        with self._documents.create() as folder, folder.lock(f"{KEY_FILE}.lock", timeout=_WAIT):
             self._read()
             if not self._own:  # else another process was faster
                 self._write(folder, [os.urandom(32).hex()], self.texts())
 
-    def _write(self, folder: Folder, own: Sequence[str], others: Sequence[str]) -> None:
+    def _write(self, folder: DocumentFolder, own: Sequence[str], others: Sequence[str]) -> None:
         document = {"own": own[0] if own else "", "others": list(others)}
-        folder.replace(KEY_FILE, (json.dumps(document) + "\n").encode())
-        self._read()
+        data = (json.dumps(document) + "\n").encode()
+        folder.replace(KEY_FILE, data)
+        self._take(data)
 
     def _read(self) -> None:
-        folder = Folder.open(self._home)
+        folder = self._documents.open()
         if folder is None:
             return
         with folder:
             data = folder.read(KEY_FILE, at_most=_LARGEST_KEYS)
-        if data is None:
-            return
+        if data is not None:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
         try:
             own, *others = (bytes.fromhex(key) for key in keys_in(data))
         except ValueError as error:
             raise DamagedFile(
-                f"{self._home}/{KEY_FILE} cannot be read ({error}); restore it from a backup, or move it away: new "
-                "receipts get a new key then, and the old ones cannot be verified"
+                f"{self._documents.path}/{KEY_FILE} cannot be read ({error}); restore it from a backup, or move it "
+                "away: new receipts get a new key then, and the old ones cannot be verified"
             ) from error
         self._own = _name_of(own) if own else ""
         self._known = {_name_of(key): key for key in [own, *others] if key}

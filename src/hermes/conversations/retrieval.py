@@ -261,9 +261,11 @@ class Finder:
         mask: Mask,
         current: str | None = None,
         now: Callable[[], float] = time.time,
+        hidden: frozenset[int] = frozenset(),
     ) -> None:
-        """`mask` takes the secrets out of what is shown of a message."""
+        """`mask` takes the secrets out of what is shown of a message; `hidden` messages are not found."""
         self._db = db
+        self._hidden = hidden
         self._mask = mask
         self._now = now
         self._current = db.find_session(current) if current else None
@@ -362,6 +364,7 @@ class Finder:
             hit
             for hit in found
             if (wanted.source is not None or hit.source not in HIDDEN_SOURCES)
+            and hit.message_id not in self._hidden
             and self.is_out_of_context(hit.session, hit.message_id)
         ]
         return found, exhausted
@@ -372,7 +375,9 @@ class Finder:
         filters = {**wanted.filters, **self._for_all(roles)}
         if self._current is None:
             found = self._db.search(query, limit=look, **filters)
-            return found, len(found) < look
+            exhausted = len(found) < look
+            found[:] = [hit for hit in found if hit.message_id not in self._hidden]
+            return found, exhausted
         away = self._db.search(query, limit=look, **filters, exclude_sessions=(self._current.id,))
         own = self._db.search(query, limit=look, **filters, sessions=(self._current.id,))
         exhausted = len(away) < look and len(own) < look
@@ -384,6 +389,7 @@ class Finder:
                 away.sort(key=lambda hit: -hit.score)
             else:
                 away.sort(key=lambda hit: hit.message_id, reverse=wanted.sort == "newest")
+        away[:] = [hit for hit in away if hit.message_id not in self._hidden]
         return away, exhausted
 
     def _for_all(self, roles: tuple[str, ...] | None) -> dict[str, Any]:

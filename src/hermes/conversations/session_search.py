@@ -150,7 +150,8 @@ class SessionSearch:
     ) -> None:
         self._db = db
         self._pages = Pages.of_db(db)
-        self._finder = Finder(db, mask=mask, current=current, now=now)
+        self._hidden = db.never_recalled()
+        self._finder = Finder(db, mask=mask, current=current, now=now, hidden=self._hidden)
         self._mask = mask
         self._helpers = helpers or Helpers()
         self.origin = ""  # where text comes from that an answer showed and that nobody here wrote
@@ -209,6 +210,8 @@ class SessionSearch:
         if holder is None or named is None or holder.root != named.root:
             place = f"in session {session_id!r}" if session_id else "in any past conversation"
             raise NotFound(f"message {message_id} is not {place}; search again for a current id")
+        if message_id in self._hidden:
+            raise NotFound(f"the person keeps message {message_id} from recall")
         if not self._finder.is_out_of_context(holder, message_id):
             raise NotFound(f"message {message_id} is part of your context already; there is nothing older to fetch")
         found = self._pages.around(holder, message_id, window)
@@ -232,7 +235,7 @@ class SessionSearch:
     def read(self, session_id: str) -> dict[str, Any]:
         """A conversation from its beginning; of a long one the first and the last messages."""
         session = self._session(session_id)
-        messages = self._readable(session)
+        messages = [message for message in self._readable(session) if message.id not in self._hidden]
         count = session.message_count if not self._is_current(session) else len(messages)
         cut = len(messages) > READ_FIRST + READ_LAST or count > len(messages)
         shown = messages if len(messages) <= READ_FIRST + READ_LAST else messages[:READ_FIRST] + messages[-READ_LAST:]
@@ -277,7 +280,8 @@ class SessionSearch:
         return self._finder.current is not None and self._finder.current.id == session.id
 
     def _out_of_context(self, session: Session, messages: list[StoredMessage]) -> list[StoredMessage]:
-        return [message for message in messages if message.compacted] if self._is_current(session) else messages
+        allowed = [message for message in messages if message.id not in self._hidden]
+        return [message for message in allowed if message.compacted] if self._is_current(session) else allowed
 
     def _is_browsed(self, session: Session, wanted: Criteria) -> bool:
         current = self._finder.current
@@ -295,9 +299,14 @@ class SessionSearch:
             "last_active": session.last_active,
             "when": when(session.last_active),
             "message_count": session.message_count,
-            "preview": self._mask(preview or ""),
+            "preview": "" if self._preview_is_hidden(session) else self._mask(preview or ""),
             "project": session.project,
         }
+
+    def _preview_is_hidden(self, session: Session) -> bool:
+        """Whether the preview would show what the person keeps from recall."""
+        first = self._db.bookends(session.id, 1)[0] if self._hidden else []
+        return any(message.id in self._hidden for message in first)
 
     def _results(self, found: Found, query: str, budget: int) -> list[dict[str, Any]]:
         """Conversations with the hits that fit into the budget, best hits first, each with the turns beside it."""

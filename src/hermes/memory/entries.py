@@ -493,11 +493,13 @@ def _brought_in(change: Change, sources: Sequence[str], known: dict[str, Provena
 
 
 PIN, UNPIN, USE, CATEGORY = "pin", "unpin", "use", "category"
+NEVER, RECALL = "never", "recall"  # a person keeps an entry from models, or takes that back
 
 
 @value
 class Marks:
     pinned: bool = False
+    never: bool = False  # no model is shown it
     category: str = ""
     uses: int = 0
     last_used: float = 0.0
@@ -548,6 +550,7 @@ def _marked(marks: Marks, record: Record) -> Marks:
     used = kind == USE
     return Marks(
         pinned=kind == PIN or (marks.pinned and kind != UNPIN),
+        never=kind == NEVER or (marks.never and kind != RECALL),
         category=record["what"] if kind == CATEGORY else marks.category,
         uses=marks.uses + used,
         last_used=max(marks.last_used, record["at"]) if used else marks.last_used,

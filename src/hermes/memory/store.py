@@ -352,6 +352,7 @@ _TITLES = {
     "project": "PROJECT (notes for this project)",
 }
 _RULE = "═" * 46
+_KEPT = "[not shown: the person keeps this entry from recall]"
 _WHOLE: tuple[dict[str, str], dict[str, str]] = ({}, {"whole": "yes"})
 
 
@@ -460,7 +461,21 @@ class MemoryStore:
 
     def shown(self, target: str, entries: Sequence[str]) -> list[str]:
         """Live entries for a result that a model reads: one that a prompt would not show is not shown there either."""
-        return shown(entries, self._file(target), FILES[target], self._seen_as[target], lambda: self.provenance(target))
+        judged = shown(
+            entries, self._file(target), FILES[target], self._seen_as[target], lambda: self.provenance(target)
+        )
+        allowed = set(self.recalled(target, entries))
+        return [seen if entry in allowed else _KEPT for entry, seen in zip(entries, judged, strict=True)]
+
+    def recalled(self, target: str, entries: Sequence[str]) -> tuple[str, ...]:
+        """Those of the entries that a model may see: without what the person keeps from recall."""
+        from hermes.memory.entries import NONE, of_entries
+
+        marks = self.marks_file(target).read()
+        if not any(each.never for each in marks.values()):
+            return tuple(entries)
+        known = of_entries(marks, entries, self.history(target)[0])
+        return tuple(entry for entry in entries if not known.get(entry, NONE).never)
 
     def read(self, target: str) -> Reading:
         return self._file(target).read()
@@ -692,7 +707,7 @@ class MemoryStore:
             return _unreadable(target, frozen)
         try:
             entries = tuple(dict.fromkeys(frozen.entries))
-            fitting_ones, left_out = self._within_budget(target, entries)
+            fitting_ones, left_out = self._within_budget(target, self.recalled(target, entries))
             shown = blocked_in_prompt(fitting_ones, FILES[target], lambda: self.provenance(target))
         except (StorageError, WriteRefused) as error:
             return _unreadable(target, str(error))

@@ -30,6 +30,7 @@ from hermes.session.external import chosen_providers
 from hermes.settings.config import load_settings
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
+from hermes.storage.documents import LocalDocuments
 from hermes.storage.files import MIGRATION_FOLDER, Folder, explain
 from hermes.storage.images import IMAGES, is_stored_name
 from hermes.storage.local.database import foreign_program, open_to_read
@@ -380,7 +381,7 @@ class _Export:
         return is_stored_name(name) and folder.endswith(IMAGES) and os.path.exists(os.path.join(home, DATABASE))
 
     def _lines(self, dump: Dump, folder: str) -> Iterator[bytes]:
-        keys = ReceiptKeys(os.path.join(self._files.root, folder))
+        keys = ReceiptKeys(LocalDocuments(os.path.join(self._files.root, folder)))
         for number, record in enumerate(dump.records()):
             for image in record["message"].get(IMAGES) or () if record["type"] == "message" else ():
                 self._images.add(f"{folder}{IMAGES}/{image.get('file') if isinstance(image, dict) else ''}")

@@ -21,7 +21,7 @@ from hermes.portability.home import CONVERSATIONS, HOME, as_line, check_format, 
 from hermes.portability.plan import MIGRATED, SKIPPED, Item, carry_out, memory_item, new_report, plan_merge
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
-from hermes.storage.documents import history_name, records_in
+from hermes.storage.documents import LocalDocuments, history_name, records_in
 from hermes.storage.images import IMAGES
 from hermes.storage.records import BLOCK
 
@@ -118,7 +118,7 @@ class MergeExport:
                 result = Importer(db, source=NAME, renumbered=renumbered).take(enumerate(self._plain(path), 1))
                 db.set_meta(note, "1")
             if f"{HOME}/{KEY_FILE}" in self._reader.entries:
-                ReceiptKeys(copy.path).accept(self._keys())
+                ReceiptKeys(LocalDocuments(copy.path)).accept(self._keys())
             item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
             item.details["differing"] = result.bad_lines
 

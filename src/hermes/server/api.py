@@ -27,6 +27,7 @@ from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
 from hermes.server.auth import MAY_APPROVE, PERSON, ROUTE
+from hermes.server.workspace import RECEIPT_ACTIONS
 from hermes.session.approvals import PendingWrites
 from hermes.tools.registry import problems
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     Act = Callable[[Workspace, Given], Any]
 
 PREFIX = "/api/v1"
+_DIGITS = 9  # of the number of an item
 _OVER_HTTP = "over HTTP"
 _NO_RIGHT = (
     "this key has no right to approve; whoever runs this server makes one that has it with `hermes users key NAME "
@@ -197,6 +199,14 @@ def _search(workspace: Workspace, given: Given) -> Any:
 def _receipts(workspace: Workspace, given: Given) -> Any:
     found = workspace.receipts.of(workspace.session(given["conversation"]).id)
     return {"receipts": [each.as_dict() for each in reversed(found[-given.get("limit", 50) :])]}
+
+
+def _act_on_receipt(workspace: Workspace, given: Given) -> Any:
+    number, action = str(given["number"]), str(given["action"])
+    if action not in RECEIPT_ACTIONS or not number.isascii() or not number.isdigit() or len(number) > _DIGITS:
+        raise NotFound(f"there is no {action} of item {number}")
+    message = workspace.act_on_receipt(given["receipt_id"], int(number), action, given.get("text", ""))
+    return {"message": message, "receipt": given["receipt_id"], "item": int(number)}
 
 
 def _target(workspace: Workspace, given: Given) -> str:
@@ -380,6 +390,15 @@ ENDPOINTS = (
         summary="What one answer was made from, what was written, what it cost, and whether the record still holds.",
         act=lambda workspace, given: workspace.receipts.get(given["receipt_id"]).as_dict(),
         gives=schemas.RECEIPT,
+    ),
+    Endpoint(
+        method="POST",
+        path="/receipts/{receipt_id}/items/{number}/{action}",
+        summary="Correct, forget or pin what was in front of the model, keep it from models, or let them see it again.",
+        act=_act_on_receipt,
+        body=schemas.RECEIPT_ACTION,
+        example={"text": "Uses Helix since June."},
+        gives=schemas.RECEIPT_ACTED,
     ),
     Endpoint(
         method="GET",

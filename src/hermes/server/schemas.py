@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hermes.memory.store import ACTIONS
-from hermes.server.workspace import DECISIONS
+from hermes.server.workspace import DECISIONS, RECEIPT_ACTIONS
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string", "maxLength": 2000}
@@ -42,6 +42,18 @@ PLACES: dict[str, Schema] = {
         "minLength": 1,
         "description": "Which receipt: its id, from the header `Hermes-Receipt` of an answer or from the list.",
         "examples": ["20260503_141002_1f3a9c02.5d21e07b"],
+    },
+    "number": {
+        "type": "string",
+        "minLength": 1,
+        "description": "Which item: its number on the receipt.",
+        "examples": ["5"],
+    },
+    "action": {
+        "type": "string",
+        "enum": list(RECEIPT_ACTIONS),
+        "description": "What to do: `never` keeps the item from every model, `recall` takes that back.",
+        "examples": ["never"],
     },
     "pending_id": {
         "type": "string",
@@ -267,6 +279,10 @@ RECEIPT = _object(
         "items": {"type": "array", "items": _RECEIPT_ITEM},
     }
 )
+RECEIPT_ACTION = _object(
+    {"text": {"type": "string", "maxLength": 20_000, "description": "What is right, for `correct`."}}, []
+)
+RECEIPT_ACTED = _object({"message": {"type": "string"}, "receipt": {"type": "string"}, "item": {"type": "integer"}})
 RECEIPTS = _object({"receipts": {"type": "array", "items": RECEIPT}})
 TITLE = _object({"title": {**_LINE, "description": "The new title."}})
 DELETED = _object({"deleted": {"type": "string"}})

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hermes.storage.records import Session, StoredMessage
 
 DECISIONS = ("approve", "reject")
+RECEIPT_ACTIONS = ("correct", "forget", "pin", "never", "recall")
 
 
 ROLES = ("user", "assistant", "tool", "system")
@@ -91,8 +92,19 @@ class Workspace:
 
     @property
     def receipts(self) -> Receipts:
-        """What each answer was made from."""
+        """What each answer was made from, to read."""
         return Receipts(self.home, self.past)
+
+    def act_on_receipt(self, receipt_id: str, number: int, action: str, text: str = "") -> str:
+        """What a person does about an item of a receipt: correct, forget, pin, never or recall."""
+        receipts = Receipts(self.home, self.database, self._parts.store)
+        if action == "correct":
+            if not text.strip():
+                raise WriteRefused("correct needs a text: what is right", kind="missing_text")
+            return receipts.correct(receipt_id, number, text)
+        if action in ("never", "recall"):
+            return receipts.never(receipt_id, number, recall=action == "recall")
+        return receipts.pin(receipt_id, number) if action == "pin" else receipts.forget(receipt_id, number)
 
     def close(self) -> None:
         with self._lock:
@@ -169,7 +181,8 @@ class Workspace:
     def memory_text(self, target: str) -> str:
         """The live block of a memory file as a prompt would show it; empty when there is nothing in it."""
         entries = tuple(dict.fromkeys(self.store.entries(target)))
-        shown = blocked_in_prompt(entries, FILES[target], lambda: self.store.provenance(target))
+        allowed = self.store.recalled(target, entries)
+        shown = blocked_in_prompt(allowed, FILES[target], lambda: self.store.provenance(target))
         return block(target, shown, usage(entries, self.store.limit(target)))
 
     def search(self, query: str, wanted: Criteria) -> Found:

@@ -426,8 +426,9 @@ class MemoryUpdates:
         live = store.entries(target) if foreign else ()
         added = [entry for change in foreign for entry in change.added() if entry in live]
         removed = [entry for change in foreign for entry in change.removed() if entry not in live]
-        shown = blocked_in_prompt(list(dict.fromkeys(added)), FILES[target], lambda: store.provenance(target))
-        gone = blocked_in_prompt(list(dict.fromkeys(removed)), FILES[target])
+        added, removed = (list(store.recalled(target, list(dict.fromkeys(each)))) for each in (added, removed))
+        shown = blocked_in_prompt(added, FILES[target], lambda: store.provenance(target))
+        gone = blocked_in_prompt(removed, FILES[target])
         return [f"- {target}, new: {entry}" for entry in shown] + [f"- {target}, no longer: {entry}" for entry in gone]
 
     def _newest(self) -> dict[str, int]:

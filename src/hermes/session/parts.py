@@ -54,10 +54,16 @@ CHAT = "gateway_session_key"  # what a gateway tells about a chat of its own
 def find_archived(store: MemoryStore, query: str, session_id: str) -> list[dict[str, Any]]:
     """The archived entries that answer a question; each counts as used, and one that was used before comes back."""
     try:
-        archived = [each for target in store.targets for each in store.archived(target)]
+        archived = [each for target in store.targets for each in _recalled(store, target)]
         return [_used(store, each, session_id) for each in search(archived, query)]
     except HermesError:
         return []  # what a search is asked for are conversations; `hermes memory status` says what is wrong here
+
+
+def _recalled(store: MemoryStore, target: str) -> list[Archived]:
+    archived = store.archived(target)
+    allowed = set(store.recalled(target, [each.entry for each in archived]))
+    return [each for each in archived if each.entry in allowed]
 
 
 def _used(store: MemoryStore, found: Archived, session_id: str) -> dict[str, Any]:

@@ -12,16 +12,19 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotFound, StorageError
+from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.tokens import estimate, estimate_message
 from hermes.base.values import value
-from hermes.conversations.context import COPY, ORDER, RECEIPT, REPLACED_PROMPT, WRITTEN, Transcript
+from hermes.conversations.context import COPY, ORDER, RECEIPT, REPLACED_PROMPT, WRITTEN, Transcript, first_id
 from hermes.conversations.database import Pages
 from hermes.conversations.receipts import INTACT, ReceiptKeys, checked_receipts
-from hermes.memory.entries import is_trusted, key_of, provenance, replay
-from hermes.memory.store import ALL_TARGETS, entries_in
+from hermes.memory.entries import NEVER, PIN, RECALL, Cause, is_trusted, key_of, provenance, replay
+from hermes.memory.store import ALL_TARGETS, MemoryStore, entries_in
 from hermes.safety.secrets import mask_secrets
 from hermes.session.context import origin_of, wire_message
+from hermes.session.external import chosen_providers, leave_for_providers
+from hermes.settings.config import documents_of, load_settings
+from hermes.settings.home import recorded_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +32,6 @@ if TYPE_CHECKING:
     from hermes.conversations.database import SessionDB
     from hermes.conversations.receipts import Checked
     from hermes.memory.entries import Change
-    from hermes.memory.store import MemoryStore
     from hermes.settings.home import Home
     from hermes.storage.records import StoredMessage
     from hermes.tools.registry import Toolbox
@@ -294,6 +296,8 @@ def _number(change_id: str) -> int:
 # --- receipts ---------------------------------------------------------------------------------------------------------
 
 PERSON, TRUSTED, OUTSIDE_GRADE = "person", "trusted", "outside"  # as `safety/trust` grades texts
+_SAID = ("message", "question", "call", "result", "found")  # items that are one stored message
+_BY_PERSON = Cause(origin="user", note="from a receipt")
 _FOUND = re.compile(r"^(?:> )?#(\d+) ([^:\n]{1,80}): (.*)$", re.MULTILINE)  # a line of a result of session_search
 _WHY = {
     "recalled": "recalled for this question",
@@ -369,11 +373,16 @@ class Receipt:
 
 
 class Receipts:
-    """The receipts of one person: to read, to verify and to act on."""
+    """The receipts of one person: to read, to verify and to act on.
 
-    def __init__(self, home: Home, db: SessionDB) -> None:
+    `store` is where entries are changed; the store of the home unless given. Each action returns what it did, in words.
+    """
+
+    def __init__(self, home: Home, db: SessionDB, store: MemoryStore | None = None) -> None:
+        self._home = home
         self._db = db
-        self._keys = ReceiptKeys(home.path)
+        self._given = store
+        self._keys = ReceiptKeys(documents_of(home))
 
     def get(self, receipt_id: str) -> Receipt:
         """One receipt with everything that was in front of the model; NotFound when this person has none of that id."""
@@ -407,6 +416,104 @@ class Receipts:
         sessions = [self._db.get_session(session_id)] if session_id else Pages.of_db(self._db).sessions()
         for session in sessions:
             yield from checked_receipts(self._db, session.id, self._keys)
+
+    # What a person does about an item.
+
+    def correct(self, receipt_id: str, number: int, text: str) -> str:
+        """Puts `text` in the place of an entry.
+
+        A message stays as it was said: the text becomes an entry, and the message is kept from recall.
+        """
+        item = self._item(receipt_id, number)
+        if item.kind == "entry":
+            return (
+                self._store(receipt_id).replace(item.target, str(item.text), text, cause=_BY_PERSON, whole=True).message
+            )
+        same = self._messages(item)
+        kept = self._store(receipt_id).add("memory", text, cause=_BY_PERSON).message
+        self._db.keep_from_recall(same)
+        return f"{kept} Message {item.message_id} is kept from recall."
+
+    def forget(self, receipt_id: str, number: int) -> str:
+        """Removes an entry, or takes a message back: no search, list or resumed conversation shows it any more."""
+        item = self._item(receipt_id, number)
+        if item.kind == "entry":
+            return self._store(receipt_id).remove(item.target, str(item.text), cause=_BY_PERSON, whole=True).message
+        for message_id in self._messages(item):
+            if (holder := self._db.session_of(message_id)) is not None:
+                self._db.set_rewound(holder.id, [message_id])
+        return (
+            f"Message {item.message_id} taken back: nothing shows it any more. Its text stays in the file until the "
+            "conversation is deleted (`hermes sessions delete`)."
+        )
+
+    def pin(self, receipt_id: str, number: int) -> str:
+        """Keeps an entry from being archived, merged or reworded."""
+        item = self._entry(receipt_id, self._item(receipt_id, number), "pinned")
+        self._store(receipt_id).marks_file(item.target).add(PIN, [str(item.text)])
+        return "Entry pinned."
+
+    def never(self, receipt_id: str, number: int, *, recall: bool = False) -> str:
+        """No model is shown the entry or message from now on, or with `recall` again; the person still finds it."""
+        item = self._item(receipt_id, number)
+        if item.kind == "entry":
+            entry = self._entry(receipt_id, item, "kept from recall")
+            self._store(receipt_id).marks_file(item.target).add(RECALL if recall else NEVER, [str(entry.text)])
+        else:
+            self._db.keep_from_recall(self._messages(item), recall=recall)
+        what = "Entry" if item.kind == "entry" else f"Message {item.message_id}"
+        return f"{what} may be recalled again." if recall else f"{what} is kept from recall from now on."
+
+    def _item(self, receipt_id: str, number: int) -> ReceiptItem:
+        items = self.get(receipt_id).items
+        if not 1 <= number <= len(items):
+            raise NotFound(f"receipt {receipt_id} has the items 1 to {len(items)}, not {number}")
+        return items[number - 1]
+
+    def _entry(self, receipt_id: str, item: ReceiptItem, done: str) -> ReceiptItem:
+        if item.kind != "entry":
+            raise WriteRefused(
+                f"item {item.number} is a {item.kind}; only entries can be {done}: `hermes memory add` makes one of a "
+                "fact that should stay",
+                kind="item",
+            )
+        store = self._store(receipt_id)
+        if item.text not in (*store.entries(item.target), *(each.entry for each in store.archived(item.target))):
+            raise WriteRefused("that entry was changed or removed since; look at `hermes memory log`", kind="no_match")
+        return item
+
+    def _messages(self, item: ReceiptItem) -> list[int]:
+        """The message of an item, under every id it has in branches and compacted continuations."""
+        if item.message_id is None or item.kind not in _SAID:
+            raise WriteRefused(
+                f"item {item.number} is a {item.kind}, neither an entry nor a message; act on what it was made from",
+                kind="item",
+            )
+        holder = self._db.session_of(item.message_id)
+        if holder is None:
+            raise NotFound(f"message {item.message_id} is not there any more")
+        stored = self._db.messages(holder.id, around=item.message_id, window=0)
+        ids = {item.message_id, *(first_id(each) for each in stored if each.id == item.message_id)}
+        family, keys = {holder.root}, {holder.key}
+        for session in Pages.of_db(self._db).sessions():  # parents come before their children
+            if session.root in family or session.parent in keys:
+                family.add(session.root)
+                keys.add(session.key)
+                if session.kind in ("branch", "compression"):
+                    copies = self._db.messages(session.id, rewound=True)
+                    ids.update(each.id for each in copies if each.message.get(COPY) in ids)
+        return sorted(ids)
+
+    def _store(self, receipt_id: str) -> MemoryStore:
+        """Curated memory as the session of the receipt had it; external memory hears of changes."""
+        if self._given is not None:
+            return self._given
+        settings = load_settings(self._home)
+        project = recorded_project(self._db.get_session(receipt_id.rpartition(".")[0]).project)
+        store = MemoryStore.open(self._home, settings=settings, project=project)
+        if names := chosen_providers(settings):
+            store.watch(lambda written: leave_for_providers(self._home, names, written, platform="cli"))
+        return store
 
 
 def _receipt_in(walked: _Walked) -> str:

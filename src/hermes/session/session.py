@@ -64,6 +64,7 @@ from hermes.session.lifecycle import (
 from hermes.session.parts import SessionOptions, open_parts
 from hermes.session.receipts import Receipts, entries_in_prompt, staged_in, written_in
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
+from hermes.settings.config import documents_of
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
 from hermes.storage.ports import OPTIONAL_WAIT
 from hermes.storage.records import new_id
@@ -135,7 +136,7 @@ class MemorySession:
         self.last_id, self.model = row.last_id, row.model or ""
         self._answered = row.last_active if stored else None
         self.counters = ReviewCounters(parts.database, session_id)
-        self._issuer = Issuer(ReceiptKeys(parts.home.path), session_id, stored)
+        self._issuer = Issuer(ReceiptKeys(documents_of(parts.home, parts.settings)), session_id, stored)
         self._prompt_digest = ("", "")  # the prompt it was made from, and the digest
         self._fired: list[dict[str, str]] = []
         self._said = ""  # the person's words of this turn
@@ -443,7 +444,7 @@ class MemorySession:
         self._unfinished = False
         began = self._parts.database.session_details(self.id)["announced"]
         self._updates = MemoryUpdates(self._parts.store, self.id, seen_changes(kept, began))
-        self._issuer = Issuer(ReceiptKeys(self.home.path), self.id, kept)
+        self._issuer = Issuer(ReceiptKeys(documents_of(self.home, self.settings)), self.id, kept)
         self.external.on_session_switch(self.id, rewound=True, reason="undo")
         return said
 

@@ -14,6 +14,8 @@ from hermes.safety.secrets import mask_secrets
 from hermes.session.receipts import Receipts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hermes.session.receipts import Receipt
 
 _SAID = 70
@@ -59,6 +61,28 @@ def _verify(given: ui.Given, context: ui.Context) -> int:
     return ui.REFUSED if any(each.state == TAMPERED for each in wrong) else ui.OK
 
 
+def _act(given: ui.Given, context: ui.Context, act: Callable[[Receipts], str]) -> None:
+    with open_existing(context) as db:
+        done = act(Receipts(context.home, db))
+    ui.show(given, {"receipt": given.receipt, "item": given.item, "message": done}, done)
+
+
+def _correct(given: ui.Given, context: ui.Context) -> None:
+    _act(given, context, lambda receipts: receipts.correct(given.receipt, given.item, " ".join(given.text)))
+
+
+def _forget(given: ui.Given, context: ui.Context) -> None:
+    _act(given, context, lambda receipts: receipts.forget(given.receipt, given.item))
+
+
+def _pin(given: ui.Given, context: ui.Context) -> None:
+    _act(given, context, lambda receipts: receipts.pin(given.receipt, given.item))
+
+
+def _never(given: ui.Given, context: ui.Context) -> None:
+    _act(given, context, lambda receipts: receipts.never(given.receipt, given.item, recall=given.undo))
+
+
 _HINTS = {
     "unsealed": "no key could be written when the answer was given",
     "unknown key": "another home sealed it, and its key did not come along",
@@ -71,7 +95,12 @@ def _line(receipt: Receipt) -> str:
 
 
 _WHICH = ui.option("receipt ID", "which receipt")
+_ITEM = (_WHICH, ui.option("item ITEM", "which item: its number on the receipt", type=ui.whole_number(1)))
 COMMANDS = {
+    "receipts correct": ui.command(_correct, *_ITEM, ui.option("text TEXT", "what is right", nargs="+")),
+    "receipts forget": ui.command(_forget, *_ITEM),
+    "receipts pin": ui.command(_pin, *_ITEM),
+    "receipts never": ui.command(_never, *_ITEM, ui.option("--undo", "let models see it again")),
     "receipts list": ui.command(
         _list,
         ui.option("session ID|TITLE", "of which conversation (default: the last one used)", nargs="?"),
