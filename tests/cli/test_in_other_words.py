@@ -13,6 +13,7 @@ from hermes.base.errors import ProviderError
 from hermes.conversations.database import SessionDB
 from hermes.providers.delivery import Outbox
 from hermes.session.session import MemorySession
+from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +48,7 @@ def test_what_a_provider_keeps_elsewhere_and_what_it_refused_are_told(home: Path
     (home.parent / "ledger.db").write_text("x")
     use(home, Elsewhere())
     assert f"with what the provider keeps at {home.parent}/ledger.db" in hermes("backup", "create").out
-    outbox = Outbox(str(home), "notebook")
+    outbox = Outbox(LocalDocuments(str(home)), "notebook")
     outbox.put("sync_turn", {"user": "tea?", "assistant": "yes", "session_id": "s", "messages": []})
     for _ in range(3):
         outbox.deliver(refuse)

@@ -10,6 +10,7 @@ import pytest
 from hermes.base.errors import ProviderError, SettingsError
 from hermes.providers.config import applies, configured, missing_fields, read_config, save_config
 from hermes.providers.delivery import Outbox
+from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def filled(home: Path, *texts: str) -> Outbox:
-    outbox = Outbox(str(home), "mem")
+    outbox = Outbox(LocalDocuments(str(home)), "mem")
     for text in texts:
         outbox.put("sync_turn", {"user": text})
     return outbox
@@ -93,7 +94,7 @@ def test_what_a_person_has_to_mend_is_waited_for(tmp_path: Path, kind: str) -> N
 @pytest.mark.proves("providers.outbox")
 def test_one_process_delivers_at_a_time_and_a_damaged_parcel_does_not_stop_it(tmp_path: Path) -> None:
     outbox = filled(tmp_path, "one", "two")
-    other = Outbox(str(tmp_path), "mem")
+    other = Outbox(LocalDocuments(str(tmp_path)), "mem")
     inner: list[int] = []
     outbox.deliver(lambda _: inner.append(other.deliver(failing(RuntimeError())).waiting))
     assert inner == [2, 1]

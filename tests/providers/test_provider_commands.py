@@ -18,6 +18,7 @@ from provider_plugins import REGISTERS, Notebook, install, use
 import hermes as package
 from hermes.base.errors import ProviderError
 from hermes.providers.delivery import Outbox
+from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -317,7 +318,7 @@ def test_deliver_tries_again_what_waits_and_what_was_refused(hermes: Command, ho
     assert "there is no external memory" in hermes("memory", "deliver").err
     book = Notebook()
     use(home, book)
-    outbox = Outbox(str(home), "notebook")
+    outbox = Outbox(LocalDocuments(str(home)), "notebook")
     turn = {"user": "tea?", "assistant": "yes", "session_id": "s", "messages": []}
     outbox.put("sync_turn", turn)
     for _ in range(3):

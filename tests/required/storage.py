@@ -3,6 +3,11 @@
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     "storage.contract": ("conversations behave the same on every storage engine", "product"),
     "storage.documents": ("documents behave the same on every storage engine", "product"),
+    "storage.jobs": (
+        "background work is kept until it is done, by one worker at a time, on every engine",
+        "product",
+    ),
+    "storage.servers": ("servers without a common folder serve the same people from one database", "product"),
     "storage.isolation": ("no statement shows or changes another person's rows, whatever the setting", "product"),
     "storage.restart": ("a restart of the database loses nothing acknowledged; the next call works", "product"),
     "storage.one-writer": (

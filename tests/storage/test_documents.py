@@ -10,6 +10,7 @@ import pytest
 from hermes.base.errors import DamagedFile, LockTimeout, StorageError
 from hermes.storage.documents import ChangedMeanwhile, LocalDocuments
 from hermes.storage.files import NOTHING_READ
+from hermes.storage.jobs import Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,7 +35,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Open:
     from hermes.storage.postgres.documents import PostgresDocuments
 
     def of_another_process(person: str) -> Documents:
-        PostgresDocuments.forget_people()
+        PostgresDocuments.renew()
         return PostgresDocuments(address, f"{request.node.nodeid} {person}")
 
     return of_another_process
@@ -203,3 +204,76 @@ def test_nobody_sees_the_documents_of_another_person(opened: Open) -> None:
         folder = opened(person).create()
         assert folder.read("x.md", at_most=LARGE) == person.encode()
         assert (folder.journal("x.jsonl").last() or {})["id"] == person
+
+
+# The jobs of a person, in a folder of their documents.
+
+
+def put_and_names(jobs: Jobs, *works: str) -> list[str]:
+    for work in works:
+        jobs.put({"do": work})
+    return jobs.waiting()
+
+
+@pytest.mark.proves("storage.jobs")
+def test_jobs_are_done_in_order_and_once(opened: Open) -> None:
+    jobs = Jobs(opened("ann").below("outbox", "x"))
+    done = []
+    names = put_and_names(jobs, "one", "two", "three")
+    with jobs.working() as work:
+        assert work is not None
+        for name in names:
+            job = work.take(name)
+            assert job is not None
+            done.append((job.work["do"], job.attempts, len(job.key)))
+            work.finish(job)
+            assert work.take(name) is None
+    assert done == [("one", 0, 32), ("two", 0, 32), ("three", 0, 32)]
+    assert jobs.waiting() == []
+
+
+@pytest.mark.proves("storage.jobs")
+def test_one_worker_at_a_time_does_the_jobs_of_a_person(opened: Open) -> None:
+    mine, theirs = (Jobs(opened("ann").below("outbox", "x")) for _ in range(2))
+    others = Jobs(opened("bob").below("outbox", "x"))
+    put_and_names(mine, "one")
+    with mine.working() as work, theirs.working() as none, others.working() as bobs:
+        assert work is not None
+        assert none is None
+        assert bobs is not None
+    with theirs.working() as work:
+        assert work is not None
+    assert (len(theirs.waiting()), others.waiting()) == (1, [])
+
+
+@pytest.mark.proves("storage.jobs")
+def test_a_job_that_fails_is_tried_again_set_aside_and_taken_back(opened: Open) -> None:
+    jobs = Jobs(opened("ann").below("outbox", "x"))
+    first, second = put_and_names(jobs, "fails", "waits")
+    keys = []
+    for attempt in range(3):
+        with jobs.working() as work:
+            assert work is not None
+            job = work.take(first)
+            assert job is not None
+            assert job.attempts == attempt
+            keys.append(job.key)
+            assert work.failed(job, most=3) is (attempt == 2)
+            later = work.take(second)
+            assert later is not None
+            work.put_off(later)
+    assert len(set(keys)) == 1  # whoever gets it twice can tell
+    assert (jobs.waiting(), jobs.refused()) == ([second], 1)
+    assert jobs.take_back() == 1
+    assert (jobs.waiting(), jobs.refused()) == ([first, second], 0)
+
+
+@pytest.mark.proves("storage.jobs")
+def test_what_is_no_job_is_set_aside(opened: Open) -> None:
+    documents = opened("ann").below("outbox", "x")
+    documents.create().replace("1.json", b"no json")
+    jobs = Jobs(documents)
+    with jobs.working() as work:
+        assert work is not None
+        assert work.take("1.json") is None
+    assert (jobs.waiting(), jobs.refused()) == ([], 1)

@@ -12,6 +12,9 @@ from pictures import as_openai, png, text
 from hermes.base.errors import StorageError
 from hermes.conversations.context import Contexts, SummaryGraph
 from hermes.conversations.database import SessionDB
+from hermes.memory.approval import Approvals
+from hermes.memory.entries import Cause
+from hermes.memory.store import MemoryStore
 from hermes.operations.forget import forget
 from hermes.portability.move import differences, move
 from hermes.session.session import MemorySession
@@ -165,12 +168,56 @@ def test_a_forgotten_person_leaves_no_row(home: Path, database: str, monkeypatch
         with MemorySession.open(people.home_of(name)) as session:
             session.prepare_turn(f"My secret is the {name}-kite.")
             session.finish_turn("Noted.")
+        MemoryStore.open(people.home_of(name)).add("memory", f"{name.title()} flies the {name}-kite.")
     told = forget(people, "ann")
-    assert (told.done, told.messages) == (True, 2)
+    assert (told.done, told.messages, told.entries) == (True, 2, 1)
     with psycopg.connect(database) as connection:
         connection.execute("SET search_path = hermes")
-        assert connection.execute("SELECT name FROM people ORDER BY name").fetchall() == [("users/bob",)]
+        names = connection.execute("SELECT name FROM people ORDER BY name").fetchall()
+        assert names == [("local",), ("users/bob",)]  # the operator keeps the list of people
+        for table in ("documents", "logs"):
+            found = connection.execute(f"SELECT 1 FROM {table} WHERE position('ann-kite' IN data) > 0").fetchall()
+            assert (table, found) == (table, [])
         assert connection.execute("SELECT count(DISTINCT person) FROM messages").fetchone() == (1,)
         assert connection.execute(
             "SELECT count(*) FROM messages WHERE position('ann-kite' IN content) > 0"
         ).fetchone() == (0,)
+
+
+@pytest.mark.proves("storage.servers")
+def test_two_servers_without_a_common_folder_serve_the_same_people(tmp_path: Path, on_postgres: str) -> None:
+    one, other = (People(find_home(tmp_path / name)) for name in ("one", "other"))
+    one.add("ann")
+    key, secret = one.make_key("ann", rights=("approve",))
+    assert (other.who(secret), other.may_approve(secret)) == ("ann", True)
+    store = MemoryStore.open(one.home_of("ann"))
+    store.add("user", "Ann speaks Finnish.")
+    Approvals(one.home_of("ann")).stage(
+        "memory", [{"action": "add", "content": "The door code is 7."}], Cause(origin="tool")
+    )
+    there = other.home_of("ann")
+    approvals, seen = Approvals(there), MemoryStore.open(there)
+    assert seen.entries("user") == ("Ann speaks Finnish.",)
+    approvals.approve(approvals.pending()[0][0].id, seen)
+    assert store.entries("memory") == ("The door code is 7.",)
+    assert store.history("memory")[0][-1].cause.origin == "tool"
+    assert not Approvals(one.home_of("ann")).pending()[0]
+    other.revoke("ann", key.id)
+    assert one.who(secret) is None
+    with MemorySession.open(there) as session:
+        assert "Finnish" in session.prepare_turn("Hello").system
+        session.finish_turn("Hei")
+    left = [name for place, _, names in os.walk(tmp_path) for name in names if "settings" not in name]
+    assert left == []
+
+
+@pytest.mark.proves("storage.servers")
+def test_who_was_forgotten_and_comes_again_begins_anew_on_every_server(tmp_path: Path, on_postgres: str) -> None:
+    one, other = (People(find_home(tmp_path / name)) for name in ("one", "other"))
+    one.add("ann")
+    MemoryStore.open(other.home_of("ann")).add("memory", "An old secret.")
+    forget(one, "ann")
+    one.add("ann")
+    assert MemoryStore.open(other.home_of("ann")).entries("memory") == ()
+    MemoryStore.open(other.home_of("ann")).add("memory", "A new start.")
+    assert MemoryStore.open(one.home_of("ann")).entries("memory") == ("A new start.",)

@@ -78,7 +78,7 @@ def _waiting(home: Path) -> None:
     PendingSkills(documents_of(place).below("pending", "skills")).stage(
         {"action": "create", "name": "new"}, origin="agent", session="s1", reason="approval"
     )
-    outbox = Outbox(place.path, "honcho")
+    outbox = Outbox(documents_of(place), "honcho")
     outbox.put("sync_turn", {"user": "asked", "assistant": "answered"})
     outbox.remember_state("2 calls failed")
     save_config("honcho", place.path, {"base_url": "http://127.0.0.1:1"})

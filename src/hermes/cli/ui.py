@@ -44,9 +44,7 @@ class Context:
 
             self._home = locate_home(*self._given)
             if self._user is not None:
-                from hermes.settings.home import person_home
-
-                self._home = person_home(self._home, self._user)
+                self._home = _person_home(self._home, self._user)
         return self._home
 
     @property
@@ -68,6 +66,18 @@ class Context:
 
 
 # What a command is: the function that runs it, and its options.
+
+
+def _person_home(home: Home, name: str) -> Home:
+    from hermes.base.errors import NotFound
+    from hermes.settings.home import person_home
+
+    try:
+        return person_home(home, name)
+    except NotFound:
+        from hermes.settings.people import People
+
+        return People(home).home_of(name)  # perhaps another server of the same database added them
 
 
 def option(words: str, text: str, **more: Any) -> Option:

@@ -25,6 +25,7 @@ from hermes.providers.worker import TimedOut, Worker, in_words
 from hermes.session.compaction import UnusableResult, compress_with
 from hermes.session.engines import ENGINES, engine_folders, known_engines, named_engine
 from hermes.session.external import chosen_providers
+from hermes.settings.config import documents_of
 from hermes.settings.home import DATABASE
 from hermes.tools.registry import usable_schemas
 
@@ -112,7 +113,7 @@ def _configuration(provider: Any, name: str, home: Home) -> tuple[dict[str, Any]
 
 
 def _left_behind(home: Home, name: str) -> dict[str, Any]:
-    outbox = Outbox(home.path, name)
+    outbox = Outbox(documents_of(home), name)
     last = outbox.last_state()
     said = {"last": str(last.get("text", "")), "last_at": last.get("at")} if last else {}
     return {"waiting": len(outbox.names()), "refused": outbox.set_aside(), **said}

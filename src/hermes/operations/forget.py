@@ -16,7 +16,7 @@ from hermes.memory.store import MemoryStore
 from hermes.session.external import chosen_providers
 from hermes.session.parts import open_past
 from hermes.settings.config import conversations_of, load_settings
-from hermes.settings.home import PEOPLE, person_home
+from hermes.settings.home import PEOPLE
 from hermes.settings.people import LEAVING
 from hermes.storage.engines import forget_conversations
 from hermes.storage.files import explain
@@ -82,7 +82,7 @@ def finish_removals(home: Home) -> int:
 
 def _look(people: People, name: str) -> tuple[Forgotten, list[bytes]]:
     person = people.get(name)
-    home = person_home(people.home, name)
+    home = people.home_of(name)
     problems: list[str] = []
     entries = list(_entries(home, problems))
     conversations, messages, texts = _conversations(home, problems)

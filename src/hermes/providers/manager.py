@@ -31,11 +31,13 @@ from hermes.providers.base import (
 from hermes.providers.delivery import DeliveryResult, Outbox, QueuedCall
 from hermes.providers.worker import DELIVERY, RECALL, START, Health, TimedOut, Worker, in_words
 from hermes.safety.fence import sanitize_context
+from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hermes.providers.worker import Backoff, Job
+    from hermes.storage.ports import Documents
 
     Messages = Sequence[Mapping[str, Any]]
 
@@ -164,6 +166,7 @@ class ProviderHandle:
         backoff: Backoff | None = None,
         tell: Callable[[str], None] = lambda _: None,
         worker: Callable[[str], Worker] = Worker,
+        documents: Documents | None = None,
     ) -> None:
         self.provider = provider
         self._home = hermes_home
@@ -171,7 +174,7 @@ class ProviderHandle:
         self.mode = mode
         self._tell = tell
         self.health = Health(self.name, backoff=backoff, tell=self._told)
-        self.outbox = Outbox(hermes_home, self.name, user=user)
+        self.outbox = Outbox(documents or LocalDocuments(hermes_home), self.name, user=user)
         self.calls = worker(f"hermes-{self.name}-calls")
         self.deliveries = worker(f"hermes-{self.name}-deliveries")
         self.ready = False
@@ -408,6 +411,7 @@ class MemoryManager:
         backoff: Backoff | None = None,
         user: str = "",
         worker: Callable[[str], Worker] = Worker,
+        documents: Documents | None = None,
     ) -> None:
         self._home = hermes_home
         self._mode = mode
@@ -417,6 +421,7 @@ class MemoryManager:
         self._known = known  # what the model reads anyway
         self._tell = tell  # the person
         self._attach: dict[str, Any] = {"tell": self._say, "backoff": backoff, "user": user, "worker": worker}
+        self._attach["documents"] = documents  # where the outboxes are; files of the home when nothing is said
         self._handles: list[ProviderHandle] = []
         self._tools: dict[str, tuple[ProviderHandle, dict[str, Any]]] = {}
         self._switches = 0

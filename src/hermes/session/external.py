@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError
+from hermes.settings.config import documents_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +62,7 @@ def leave_for_providers(home: Home, names: Sequence[str], written: Written, *, u
     from hermes.providers.delivery import Outbox
 
     for name in names:
-        outbox = Outbox(home.path, name, user=user)
+        outbox = Outbox(documents_of(home), name, user=user)
         for call in calls:
             outbox.put("on_memory_write", call)
 
@@ -299,6 +300,7 @@ def build_manager(
         known=lambda: _in_the_prompt(store),
         tell=lambda text: notices.add("provider", text),
         user=user,
+        documents=documents_of(home, settings),
     )
     opened, problems = opening.finish()
     for problem in problems:

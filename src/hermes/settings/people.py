@@ -14,9 +14,10 @@ import time
 
 from hermes.base.errors import DamagedFile, NotFound, SettingsError
 from hermes.base.values import value
+from hermes.settings.config import documents_of
 from hermes.settings.home import PEOPLE, check_name, person_home
+from hermes.storage.documents import LocalDocuments
 from hermes.storage.files import Folder, keep_private, make_private_folders
-from hermes.storage.locks import FileLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.settings.home import Home
+    from hermes.storage.ports import DocumentFolder
 
 FILE = "users.json"
 OWNER = "owner"  # the home itself, for whoever runs it
@@ -70,6 +72,7 @@ class People:
         if home.above:
             raise SettingsError(f"{home.path} is the home of one person; people are kept by the home above it")
         self.home = home
+        self._documents = documents_of(home)
         self._known = _Known(stamp=None, people={}, by_digest={})
 
     def all(self) -> list[Person]:
@@ -84,6 +87,7 @@ class People:
         if name == OWNER:
             return self.home
         self.get(name)
+        self._make_folder(name)
         return person_home(self.home, name)
 
     def key(self, secret: str) -> tuple[str, Key] | None:
@@ -117,10 +121,15 @@ class People:
             people[name] = person
 
         self._change(change)
-        folder = os.path.join(self.home.path, PEOPLE, name)
-        make_private_folders(folder)
-        keep_private(folder)
+        self._make_folder(name, private=True)
         return person
+
+    def _make_folder(self, name: str, *, private: bool = False) -> None:
+        """A person whose data is in PostgreSQL was perhaps added by another server."""
+        folder = os.path.join(self.home.path, PEOPLE, name)
+        if private or not isinstance(self._documents, LocalDocuments):
+            make_private_folders(folder)
+            keep_private(folder)
 
     def make_key(self, name: str, label: str = "", *, rights: tuple[str, ...] = ()) -> tuple[Key, str]:
         """A new key: what is kept of it, and the key itself, which nobody can show again."""
@@ -166,7 +175,7 @@ class People:
         return aside
 
     def _change(self, change: Callable[[dict[str, Person]], None]) -> None:
-        with Folder.create(self.home.path) as folder, FileLock(folder, f"{FILE}.lock", timeout=_LOCK_TIMEOUT):
+        with self._documents.create() as folder, folder.lock(f"{FILE}.lock", timeout=_LOCK_TIMEOUT):
             people = _read(folder)
             change(people)
             document = {"version": 1, "people": {name: _to_json(person) for name, person in sorted(people.items())}}
@@ -175,16 +184,16 @@ class People:
 
     def _look_again(self) -> _Known:
         """The list as it is now; replaced as a whole, so that no thread sees half of a change."""
-        folder = Folder.open(self.home.path)
+        folder = self._documents.open()
         if folder is None:
             return _Known(stamp=None, people={}, by_digest={})
         known = self._known
         with folder:
-            status = folder.status(FILE)
-            stamp = (status.st_ino, status.st_mtime_ns, status.st_size) if status else ()
+            stamp = folder.stamp(FILE)
             if stamp == known.stamp:
                 return known
             people = _read(folder)
+            self._documents.renew()
         by_digest = {key.digest: person.name for person in people.values() for key in person.keys}
         self._known = known = _Known(stamp=stamp, people=people, by_digest=by_digest)
         return known
@@ -204,7 +213,7 @@ def _with_keys(person: Person, keys: tuple[Key, ...]) -> Person:
     return Person(name=person.name, added=person.added, keys=keys, note=person.note)
 
 
-def _read(folder: Folder) -> dict[str, Person]:
+def _read(folder: DocumentFolder) -> dict[str, Person]:
     data = folder.read(FILE, at_most=_LARGEST)
     if data is None:
         return {}

@@ -409,6 +409,9 @@ class LocalDocuments:
     def below(self, *names: str) -> LocalDocuments:
         return LocalDocuments("/".join((self.path, *names)))
 
+    def renew(self) -> None:
+        """Files are looked up each time."""
+
     def open(self) -> LocalFolder | None:
         return LocalFolder.open(self.path)
 
@@ -429,6 +432,19 @@ class LocalFolder(Folder):
         """Its size first; changes with every write; empty when there is no such document."""
         status = self.status(name)
         return (status.st_size, status.st_ino, status.st_mtime_ns) if status is not None else ()
+
+    def write_soon(self, name: str, data: bytes) -> None:
+        """As `replace`, but a power cut may take it until `make_durable` has returned."""
+        temporary = f".{name}.{os.getpid()}.tmp"
+        self.write_new(temporary, data, sync=False)
+        self.rename(temporary, name)
+
+    def make_durable(self, name: str) -> None:
+        file = self.open_file(name)
+        if file is not None:
+            with file:
+                file.sync()
+            self.sync()
 
     def journal(self, name: str) -> Journal:
         return Journal(self, name)

@@ -31,5 +31,7 @@ def forget_conversations(path: str, owner: str) -> None:
     """Removes everything of a person from a database of many; a file goes with the home it is in."""
     if is_address(path):
         from hermes.storage.postgres.conversations import PostgresConversations  # loads an optional library
+        from hermes.storage.postgres.documents import PostgresDocuments
 
         PostgresConversations.open(path, owner=owner).forget()
+        PostgresDocuments.renew()

@@ -502,6 +502,11 @@ class DocumentFolder(Protocol):
     def replace(self, name: str, data: bytes) -> None:
         """All or nothing."""
 
+    def write_soon(self, name: str, data: bytes) -> None:
+        """As `replace`, but a power cut may take it until `make_durable` has returned."""
+
+    def make_durable(self, name: str) -> None: ...
+
     def rename(self, old: str, new: str) -> None: ...
 
     def remove(self, name: str) -> bool:
@@ -533,6 +538,9 @@ class Documents(Protocol):
     path: str  # for people
 
     def below(self, *names: str) -> Documents: ...
+
+    def renew(self) -> None:
+        """Somebody was added or forgotten: nothing that is known about people counts any more."""
 
     def open(self) -> DocumentFolder | None:
         """None when there is certainly nothing in it."""

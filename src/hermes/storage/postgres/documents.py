@@ -97,8 +97,8 @@ class PostgresDocuments:
         yield from (name.removeprefix(start) for name in self.open().below(""))
 
     @staticmethod
-    def forget_people() -> None:
-        """Numbers of people are looked up again."""
+    def renew() -> None:
+        """Somebody was added or forgotten: the numbers of people are looked up again."""
         _database.cache_clear()
 
 
@@ -162,6 +162,11 @@ class PostgresFolder:
                 self.journal(name).append_lines(data.splitlines(keepends=True))
             else:
                 connection.execute(_PUT, (*self._key(name), data))
+
+    def write_soon(self, name: str, data: bytes) -> None:
+        self.replace(name, data)
+
+    def make_durable(self, name: str) -> None: ...
 
     def rename(self, old: str, new: str) -> None:
         table = _table(old)
