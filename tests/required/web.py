@@ -16,5 +16,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "web.people": ("the owner sees keys, rights, limits and when people were last seen; nobody's content", "product"),
+    "web.conversations": (
+        "conversations are listed, searched, read, renamed, branched, exported and deleted",
+        "product",
+    ),
+    "web.context": ("for any turn the page shows what the model saw, with tokens and the cached share", "product"),
     "web.accessible": ("the pages have no violation that axe-core finds, at both widths and in both themes", "product"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.server.web import approvals, memory, now, people
+from hermes.server.web import approvals, conversations, memory, now, people
 
 if TYPE_CHECKING:
     from hermes.server.web.site import Section
@@ -13,5 +13,6 @@ SECTIONS: tuple[Section, ...] = (
     now.SECTION,
     memory.SECTION,
     approvals.SECTION,
+    conversations.SECTION,
     people.SECTION,
 )

@@ -1,0 +1,297 @@
+"""The Conversations pages: list, search with a timeline, a reader that unfolds compactions, and what the model saw."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from markdown_it import MarkdownIt
+from markupsafe import Markup, escape
+from starlette.responses import Response
+
+from hermes.base.errors import NotFound
+from hermes.base.text import counted, in_words
+from hermes.base.tokens import estimate
+from hermes.conversations.context import WRITTEN
+from hermes.conversations.database import Pages
+from hermes.conversations.retrieval import Criteria
+from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter, export, tool_calls
+from hermes.safety.secrets import mask_secrets
+from hermes.server.web.sessions import Notice
+from hermes.server.web.site import Page, Redirect, Section, View, address
+from hermes.session.context import OUTSIDE
+from hermes.session.lifecycle import branch_off
+from hermes.session.receipts import turns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from hermes.conversations.retrieval import Found, Match
+    from hermes.server.web.site import Ask
+    from hermes.storage.records import Session, StoredMessage
+
+_LISTED = 25  # conversations on a page
+_READ = 60  # messages on a page
+_FOUND = 20
+_LONG = 20_000  # characters of one message that are shown
+_MATCH = re.compile(r">>>(.*?)<<<", re.DOTALL)
+# Raw HTML is escaped and images become links: a message may show text here, and load nothing.
+_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
+_FORMATS = {"markdown": ("md", "text/markdown"), "html": ("html", "text/html"), "jsonl": ("jsonl", "application/jsonl")}
+_ORDER = ("prompt", "tools", "memory", "history", "summary", "recalled", "added", "said", "results")
+
+
+def name_of(session: Session) -> str:
+    """What a conversation is called: its title, else its first words."""
+    return " ".join(mask_secrets(session.title or session.preview or "").split()) or "Without a title"
+
+
+def rendered(text: str) -> Markup:
+    """A message as HTML. Only what Markdown itself produces is markup; everything else is escaped."""
+    cut = (
+        text if len(text) <= _LONG else f"{text[:_LONG]}\n\n… ({len(text) - _LONG:,} characters more; export shows all)"
+    )
+    return Markup(_MARKDOWN.render(mask_secrets(cut)))  # noqa: S704 - raw HTML is off
+
+
+def _session(ask: Ask) -> Session:
+    session = ask.workspace.past.find_session(ask.path["session"])
+    if session is None:
+        raise NotFound("there is no such conversation")
+    return session
+
+
+def _list(ask: Ask) -> Page:
+    query, page = ask.query.get("q", "").strip(), ask.number("page")
+    project, source = ask.query.get("project") or None, ask.query.get("source") or None
+    values: dict[str, Any] = {"q": query, "project": project or "", "source": source or "", "page": page}
+    if query:
+        wanted = Criteria(limit=_FOUND, project=project, source=source)
+        return Page(template="search.html", values={**values, **_found(ask.workspace.search(query, wanted))})
+    first = (page - 1) * _LISTED
+    rows = ask.workspace.past.list_sessions(limit=_LISTED + 1, offset=first, project=project, source=source, begun=True)
+    return Page(
+        template="conversations.html", values={**values, "rows": _rows(rows[:_LISTED]), "more": len(rows) > _LISTED}
+    )
+
+
+def _rows(sessions: Iterable[Session]) -> list[dict[str, Any]]:
+    return [{"session": each, "name": name_of(each)} for each in sessions]
+
+
+def _found(found: Found) -> dict[str, Any]:
+    return {
+        "matches": [_match(each) for each in found.matches],
+        "weak": found.weak,
+        "coverage": found.coverage,
+        "notes": found.notes,
+        "timeline": _timeline(found.matches),
+    }
+
+
+def _match(match: Match) -> dict[str, Any]:
+    at = match.message_id
+    link = address("conversations", match.session.id, at=at) + (f"#m{at}" if at else "")
+    return {"session": match.session, "name": name_of(match.session), "link": link, "snippet": _marked(match.snippet)}
+
+
+def _marked(snippet: str) -> Markup:
+    """A snippet with the words that were found marked; the rest is escaped."""
+    pieces = _MATCH.split(mask_secrets(snippet))
+    return Markup("").join(
+        Markup("<mark>{}</mark>").format(piece) if at % 2 else escape(piece) for at, piece in enumerate(pieces)
+    )
+
+
+def _timeline(matches: Sequence[Match]) -> list[dict[str, Any]]:
+    """When the conversations found took place: months with how many, oldest first, quiet months left out."""
+    by_month: dict[str, int] = {}
+    for each in sorted(matches, key=lambda match: match.session.last_active):
+        month = in_words(each.session.last_active, "%Y-%m")
+        by_month[month] = by_month.get(month, 0) + 1
+    most = max(by_month.values(), default=1)
+    return [{"month": month, "count": count, "share": round(100 * count / most)} for month, count in by_month.items()]
+
+
+def _read(ask: Ask) -> Page:
+    session, db = _session(ask), ask.workspace.past
+    pages = Pages.of_db(db)
+    at, before = ask.number("at", 0), ask.number("before", 0)
+    if at:
+        stored = pages.around(session, at, _READ // 2)
+    elif before:
+        stored = db.store.read(session, high=before - 1, limit=_READ, newest=True)[::-1]
+    else:
+        stored = db.store.read(session, low=ask.number("after", 0) + 1, limit=_READ)
+    earlier, later = pages.around_any(session, stored[0], stored[-1]) if stored else (0, 0)
+    others = [each for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
+    values = {
+        "session": session,
+        "name": name_of(session),
+        "blocks": _blocks(stored),
+        "earlier": earlier,
+        "later": later,
+        "first": stored[0].id if stored else 0,
+        "last": stored[-1].id if stored else 0,
+        "at": at,
+        "others": _rows(others),
+        "formats": list(_FORMATS),
+    }
+    return Page(template="conversation.html", values=values)
+
+
+def _blocks(stored: Sequence[StoredMessage]) -> list[dict[str, Any]]:
+    """Messages in order; neighbours that a compaction took out of the context are one block that unfolds."""
+    blocks: list[dict[str, Any]] = []
+    for each in stored:
+        folded = each.compacted
+        if not blocks or blocks[-1]["folded"] != folded or not folded:
+            blocks.append({"folded": folded, "messages": []})
+        blocks[-1]["messages"].append(_message(each))
+    return blocks
+
+
+def _message(stored: StoredMessage) -> dict[str, Any]:
+    message = stored.message
+    return {
+        "id": stored.id,
+        "role": stored.role,
+        "at": stored.timestamp,
+        "damaged": stored.damaged,
+        "summary": WRITTEN in message,
+        "outside": bool(message.get(OUTSIDE)),
+        "name": message.get("name") or "",
+        "html": rendered(stored.text) if stored.role != "tool" else "",
+        "text": mask_secrets(stored.text[:_LONG]) if stored.role == "tool" else "",
+        "calls": [(name, mask_secrets(arguments)) for name, arguments in tool_calls(message)],
+    }
+
+
+def _rename(ask: Ask) -> Redirect:
+    session = _session(ask)
+    title = ask.workspace.database.rename(session.id, ask.field("title").strip() or None)
+    return Redirect(
+        to=address("conversations", session.id), notice=Notice(f"It is called {title or name_of(session)!r} now.")
+    )
+
+
+def _branch(ask: Ask) -> Redirect:
+    branch = branch_off(ask.workspace.database, _session(ask).id, ask.field("title").strip() or None)
+    said = f"A branch. Continue it with `hermes --resume {branch}`; the conversation it came from is unchanged."
+    return Redirect(to=address("conversations", branch), notice=Notice(said))
+
+
+def _export(ask: Ask) -> Response:
+    session, db = _session(ask), ask.workspace.past
+    kind = ask.query.get("format", "markdown")
+    if kind not in _FORMATS:
+        raise NotFound("there is no such format")
+    ending, media = _FORMATS[kind]
+    out = io.StringIO()
+    makers = {"markdown": MarkdownWriter, "html": HtmlWriter}
+    writer = makers[kind](out.write, mask_secrets) if kind in makers else JsonlWriter(db, out.write, mask_secrets)
+    export(db, [each for each in db.lineage(session.id) if each.kind != "delegate"], writer)
+    headers = {"content-disposition": f'attachment; filename="{session.id}.{ending}"'}
+    return Response(out.getvalue().encode(), media_type=media, headers=headers)
+
+
+def _delete(ask: Ask) -> Redirect:
+    session, db = _session(ask), ask.workspace.database
+    parts = db.lineage(session.id)
+    for part in reversed(parts):
+        if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
+            db.delete(part.id)
+    db.remove_unused_images()
+    said = f"Deleted {name_of(session)!r} with {counted(sum(each.message_count for each in parts), 'message')}."
+    return Redirect(to=address("conversations"), notice=Notice(said))
+
+
+def _context(ask: Ask) -> Page:
+    """What the model saw at one turn, the newest unless one is named: parts with tokens, as a stacked bar."""
+    session = _session(ask)
+    found = list(turns(ask.workspace.past, session.id))
+    if not found:
+        raise NotFound("nobody has said anything in this conversation yet")
+    number = min(max(1, ask.number("turn", len(found))), len(found))
+    turn = found[number - 1]
+    parts = _parts(turn, ask.workspace.past.session_details(turn["session_id"]).get("tools") or ())
+    total = sum(part["tokens"] for part in parts) or 1
+    answer = turn["answer"] or {}
+    values = {
+        "session": session,
+        "name": name_of(session),
+        "turn": turn,
+        "number": number,
+        "count": len(found),
+        "parts_of_turn": [{**part, "share": 100 * part["tokens"] / total} for part in parts],
+        "total": total,
+        "counted_tokens": answer.get("input_tokens"),
+        "cached_share": answer.get("cached_share"),
+        "broken_by": answer.get("cache_broken_by"),
+    }
+    return Page(template="context.html", values=values)
+
+
+def _parts(turn: Mapping[str, Any], tools: Sequence[Any]) -> list[dict[str, Any]]:
+    """The parts of the bar, in the order in which the model reads them; each entry of memory is a part of its own."""
+    parts = [part for each in turn["prompt"]["sections"] for part in _of_section(each)]
+    if tools:
+        parts.append(_part("tools", f"Descriptions of {counted(len(tools), 'tool')}", json.dumps(tools, indent=1)))
+    summaries = [
+        _part("summary", f"Summary of {counted(each['messages'], 'message')}, by {each['by']}", each["text"])
+        for each in turn["summaries"]
+    ]
+    parts += summaries
+    if turn["history"]["messages"]:  # counted with the summaries, which stand among its messages
+        many = counted(turn["history"]["messages"], "message")
+        rest = max(1, turn["history"]["tokens"] - sum(each["tokens"] for each in summaries))
+        parts.append(_part("history", f"History, {many}", None, rest))
+    for each in turn["added"]:
+        kind = "recalled" if each["source"] == "recalled" else "added"
+        came = f" from {', '.join(each['from'])}" if each.get("from") else ""
+        parts.append(
+            _part(kind, _LABELS.get(each["source"], each["source"]) + came, each.get("text"), each["characters"] // 4)
+        )
+    parts.append(_part("said", "Your message", turn["said"]))
+    results = ((f"Result of {each['tool'] or 'a tool'}", each["characters"] // 4) for each in turn["results"])
+    parts += [_part("results", label, None, tokens) for label, tokens in results]
+    return sorted((part for part in parts if part["tokens"]), key=lambda part: _ORDER.index(part["kind"]))
+
+
+_LABELS = {
+    "recalled": "Recalled",
+    "announcement": "Memory update",
+    "folder_notes": "Notes of a folder",
+    "overlay": "Host's text",
+}
+
+
+def _of_section(section: Mapping[str, Any]) -> list[dict[str, Any]]:
+    text = section.get("text")
+    if section["name"] in ("memory", "user", "project") and text and "\n§\n" in text:
+        return [_part("memory", f"Memory entry ({section['name']})", entry.strip()) for entry in text.split("\n§\n")]
+    kind = "memory" if section["name"] in ("memory", "user", "project") else "prompt"
+    return [_part(kind, f"System prompt: {section['name']}", text, section["tokens"])]
+
+
+def _part(kind: str, label: str, text: str | None, tokens: int | None = None) -> dict[str, Any]:
+    size = estimate(text) if text else (tokens or 0)
+    return {"kind": kind, "label": label, "text": None if text is None else mask_secrets(text), "tokens": size}
+
+
+SECTION = Section(
+    name="conversations",
+    title="Conversations",
+    key="c",
+    views=(
+        View(act=_list),
+        View(path="/{session}", act=_read),
+        View(path="/{session}/context", act=_context),
+        View(path="/{session}/export", act=_export),
+        View(path="/{session}/rename", method="POST", act=_rename),
+        View(path="/{session}/branch", method="POST", act=_branch),
+        View(path="/{session}/delete", method="POST", act=_delete),
+    ),
+)
