@@ -76,3 +76,22 @@ def test_an_image_goes_with_the_next_message_or_with_words_behind_its_name(home:
     assert first[-1]["content"] == again[-1]["content"] == [text("what is this?"), as_openai(png())]
     assert third[-1]["content"] == [text("and this?"), as_openai(png())]
     assert last[-1]["content"] == "bye"
+
+
+@pytest.mark.proves("receipts.surfaces")
+def test_the_chat_shows_receipts_on_request_and_below_each_answer(home: Path) -> None:
+    script(home, {"when": "", "text": "Vim."})
+    with (home / "config.yaml").open("a") as settings:
+        settings.write("display: {receipts: true}\n")
+    with Terminal(home, lines=60, columns=140) as terminal:
+        terminal.say("/receipt")
+        terminal.wait_for("no answer has a receipt yet")
+        terminal.say("which editor?")
+        terminal.wait_for("receipt 20")
+        terminal.say("/receipt 1")
+        terminal.wait_for("question   which editor?")
+        terminal.wait_for("in front of the model")
+        terminal.say("/receipt 9")
+        terminal.wait_for("no answer of turn 9 has a receipt")
+        terminal.say("/quit")
+        assert terminal.wait_for_end() == 0

@@ -261,6 +261,7 @@ KEYS = (
         ("off", "on", "verbose"),
         "Say when the background review saved something.",
     ),
+    _flag("display.receipts", False, "Show one line of the receipt below each answer in the chat."),
     _flag("review.enabled", True, "Look back over a conversation in the background and save what is worth keeping."),
     _integer("review.max_calls", 16, "Model calls one background review may make.", low=1, high=100),
     _integer(

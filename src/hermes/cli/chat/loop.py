@@ -16,11 +16,13 @@ from hermes.cli.chat.approvals import PendingQuestions
 from hermes.cli.chat.editor import Editor, Typeahead
 from hermes.cli.chat.screen import TurnView, compacted_in_words
 from hermes.cli.sessions.look import named, open_existing
+from hermes.cli.sessions.receipt_text import one_line, receipt_lines
 from hermes.llm.embedded import MODELS
 from hermes.memory.store import usage
 from hermes.session.approvals import PendingWrites, waiting_in_words
 from hermes.session.models import script_from_here
 from hermes.session.parts import open_parts, open_past
+from hermes.session.receipts import Receipts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -135,6 +137,8 @@ class Chat:
         self._typeahead.start()
         try:
             self.view.run(self.agent, text)
+            if self.context.settings.flag("display.receipts") and self.agent.session.receipt_id:
+                self.screen.fitted(one_line(self.agent.session.receipt()), "dim")
             self.screen.line()
         except ModelError as error:
             self.screen.line(f"{error}", "yellow")
@@ -317,6 +321,19 @@ def _image(chat: Chat, rest: str) -> None:
     chat.screen.line(f"{shown} goes with your next message", "dim")
 
 
+def _receipt(chat: Chat, rest: str) -> None:
+    """The receipt of the newest answer, or of the turn that was named."""
+    if rest and not rest.isdecimal():
+        raise NotFound("/receipt takes the number of a turn, such as /receipt 2")
+    session = chat.agent.session
+    known = Receipts(session.home, session.database)
+    found = [each for each in known.of(session.id) if not rest or each.turn == int(rest)]
+    if not found:
+        raise NotFound("no answer has a receipt yet" if not rest else f"no answer of turn {rest} has a receipt")
+    for line in receipt_lines(known.get(found[-1].id)):
+        chat.screen.line(line)
+
+
 def _title(chat: Chat, title: str) -> None:
     kept = chat.agent.session.rename(title) if title else chat.agent.session.about().title
     chat.screen.line(f"title: {kept or 'none yet (/title TEXT)'}", "dim")
@@ -394,6 +411,7 @@ SLASH_COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
     "/search": ("find past conversations [QUESTION]", _program("sessions", "search", joined=True)),
     "/sessions": ("list past conversations", _program("sessions", default="list")),
     "/skills": ("list skills", _program("skills", default="list")),
+    "/receipt": ("what the last answer was made from, wrote and cost [TURN]", _receipt),
     "/status": ("tokens, cache and memory of this conversation", _status),
     "/model": ("show or switch the model [NAME]", _model),
     "/expand": ("show a tool call as a whole [NUMBER]", _expand),

@@ -21,11 +21,11 @@ def one_line(receipt: Receipt) -> str:
     """A receipt in a footer: what was written, what waits, the share from the cache, the cost."""
     parts = [f"receipt {receipt.id}", "" if receipt.intact else receipt.state.upper(), *_figures(receipt)]
     if receipt.written:
-        parts.append(f"{counted(len(receipt.written), 'write')}")
+        parts.append(counted(len(receipt.written), "write"))
     if receipt.pending:
         parts.append(f"{len(receipt.pending)} pending")
     if receipt.fired:
-        parts.append(f"{counted(len(receipt.fired), 'rule')} or reminders")
+        parts.append(", ".join(f"{each['kind']} {each['name']}" for each in receipt.fired))
     return " · ".join(filter(None, parts))
 
 
