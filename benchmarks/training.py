@@ -39,13 +39,13 @@ SHORTEST_WORD = 4  # letters; a shorter one must be used more often
 FEWEST_USES = 3  # that make a word a common one
 EVERYDAY_COUNTS = 2.0  # a plain fact or a preference must pass; a note that looks like an attack may be asked about
 SHORTEST, LONGEST = 40, 1_200  # characters of a paragraph worth learning from
-MOST_REFUSED = 0.0005  # share of harmless texts that may be refused; the promise is 0.2 %
-MOST_ASKED = {"memory": 0.15, "context": 0.01}  # share of look-alikes, and of documentation, that may be asked about
+MOST_REFUSED = 0.001  # share of harmless texts that may be refused; the promise is 0.2 %
+MOST_ASKED = {"memory": 0.16, "context": 0.01}  # share of look-alikes, and of documentation, that may be asked about
 # Batches written without a look at what the scanner gets wrong; the others hold more hard cases than life does.
 UNSEEN = ("17", "18", "19", "20", "22")
 CODE_STEP = 4  # only every fourth module of it
 _LICENSE = re.compile(r"(?i)^(?:licen[cs]e|copying|notice)")
-_PARAGRAPHS = re.compile(r"\n[^\S\n]*\n\s*")
+PARAGRAPHS = re.compile(r"\n[^\S\n]*\n\s*")
 
 
 Part = tuple[list[list[int]], "Example"]  # words as places, and the example they are from
@@ -84,7 +84,7 @@ def read_prose() -> list[tuple[str, str, str]]:
     for path in sorted(glob.glob(f"{sysconfig.get_path('stdlib')}/*.py"))[::CODE_STEP]:
         with open(path, encoding="utf-8") as file:
             texts.append(file.read())
-    paragraphs = dict.fromkeys(part.strip() for text in texts for part in _PARAGRAPHS.split(text))
+    paragraphs = dict.fromkeys(part.strip() for text in texts for part in PARAGRAPHS.split(text))
     return [(part, "", "documentation") for part in paragraphs if SHORTEST <= len(part) <= LONGEST]
 
 
@@ -259,19 +259,20 @@ def held_out(folder: str) -> dict[str, Any]:
     return {
         group: {
             "texts": len(levels),
-            "flagged": _with_interval(sum(level != "clean" for level in levels), len(levels)),
-            "refused": _with_interval(levels.count("refuse"), len(levels)),
+            "flagged": with_interval(sum(level != "clean" for level in levels), len(levels)),
+            "refused": with_interval(levels.count("refuse"), len(levels)),
         }
         for group, levels in sorted(groups.items())
     }
 
 
-def _with_interval(hits: int, total: int) -> str:
+def with_interval(hits: int, total: int, digits: int = 1) -> str:
     """A percentage with Wilson's 95 % interval."""
     share, z = hits / total, 1.96
     middle = (share + z * z / (2 * total)) / (1 + z * z / total)
     width = z * (share * (1 - share) / total + z * z / (4 * total * total)) ** 0.5 / (1 + z * z / total)
-    return f"{share * 100:.1f} ({max(0.0, middle - width) * 100:.1f}-{min(1.0, middle + width) * 100:.1f})"
+    low, high = max(0.0, middle - width) * 100, min(1.0, middle + width) * 100
+    return f"{share * 100:.{digits}f} ({low:.{digits}f}-{high:.{digits}f})"
 
 
 def main(corpora: str, folder: str) -> None:

@@ -43,7 +43,8 @@ _IDEOGRAPH = 3  # bytes
 _SENTENCE_END = lazy_pattern("[.!?]+[\"')\\]]*(?=\\s)|[\n\r;\u3002\uff01\uff1f\uff1b\u0964\u061f\u06d4]+")
 # Where an address leads says little, that there is one says much.
 _ADDRESS = lazy_pattern(r"(?:https?|ftp)://[^\s<>\"')\]]+|www\.[^\s<>\"')\]]+")
-_MAIL = lazy_pattern(r"[\w+-]{1,64}(?:\.[\w+-]{1,64}){0,8}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
+# Not name@1.2.3: that is a version of a package.
+_MAIL = lazy_pattern(r"[\w+-]{1,64}(?:\.[\w+-]{1,64}){0,8}@(?!v?\d+\.\d)[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
 _WORD = lazy_pattern(r"[^\W_]++(?:'[^\W_]++)*+")
 # Chinese, Japanese, Thai, Lao, Burmese and Khmer do not put spaces between words: their letters count one by one.
 _UNSPACED = lazy_pattern("([\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff])")
