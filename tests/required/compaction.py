@@ -53,6 +53,8 @@ REQUIREMENTS = {
     "compaction.lcm": ("lcm keeps a graph of summaries and leads from it to every message", "product"),
     "compaction.kill": ("Killed at any point, the session is before or after a compaction, never between", "product"),
     "compaction.histories": ("Any history stays valid, reachable and restorable after two compactions", "product"),
+    "compaction.ahead": ("No turn waits for a compaction unless the window is full; it is prepared before", "product"),
+    "compaction.ahead.checked": ("A name the agent uses meanwhile is in the block, or it is made again", "product"),
     "compaction.ledger": ("Files changed and commands run are listed exactly, through every compaction", "product"),
     "compaction.notice": ("One notice per compaction tells the person what was kept", "product"),
 }

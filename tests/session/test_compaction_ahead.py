@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import json
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from compacted import configure, talk
+from compacted import configure, talk, texts
 
+from hermes.agent import Agent
+from hermes.base.errors import ModelRefused
+from hermes.base.events import Compacted, TurnFinished
 from hermes.compaction.messages import is_block, parse_block
+from hermes.conversations.context import Contexts
+from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
+from hermes.tools.context import ContextExpand
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from hermes.base.errors import ModelError
+    from hermes.llm.client import Message
+
+WINDOW = 32_000
+NO_REVIEW = "review:\n  enabled: false\n"
+SUMMARY = (
+    "## Goal\nRepair every module.\n\n## Progress\n### Done\n- The early modules work again.\n\n## Next Steps\n- Go on."
+)
 NO_HELPER = "auxiliary:\n  compression:\n    enabled: false\nreview:\n  enabled: false\n"
 
 
@@ -78,3 +94,246 @@ def test_a_ledger_without_room_counts_what_it_does_not_show(home: Path) -> None:
         assert 0 < hidden < 40
         assert shown[-1].startswith("- changed: src/part_")
     assert int(later[0].rpartition(" ")[2]) + len(later) - 1 == 40
+
+
+class Slow:
+    """A model that answers at once, and summarises when it is let go."""
+
+    def __init__(self, summary: str | ModelError = SUMMARY, window: int = WINDOW) -> None:
+        self._summary = summary
+        self._let_go = threading.Event()
+        self.asked = threading.Event()
+        self.model = Scripted([self._step] * 99, context_length=window)
+
+    def let_go(self) -> None:
+        self._let_go.set()
+
+    @property
+    def summaries(self) -> int:
+        return sum("<session>" in str(sent.messages[-1]["content"]) for sent in self.model.requests)
+
+    def _step(self, messages: Sequence[Message]) -> str | ModelError:
+        if "<session>" not in str(messages[-1]["content"]):
+            return "Yes."
+        self.asked.set()
+        assert self._let_go.wait(60)
+        return self._summary
+
+
+@pytest.fixture
+def slow() -> Iterator[Slow]:
+    model = Slow()
+    yield model
+    model.let_go()  # no thread outlives a test
+
+
+def turn(session: MemorySession, slow: Slow, text: str) -> list[Compacted]:
+    """A whole turn, and the compactions that happened in it."""
+    events = list(Agent(session, slow.model).turn(text))
+    assert isinstance(events[-1], TurnFinished)
+    assert events[-1].reply == "Yes."
+    return [event for event in events if isinstance(event, Compacted)]
+
+
+def fill(session: MemorySession, share: float, start: int = 0) -> None:
+    """Turns until so much of the window is used."""
+    while session.compactor.tokens() < share * WINDOW:
+        talk(session, 1, start=start)
+        start += 1
+
+
+def reachable(session: MemorySession, home: Path) -> str:
+    """The context, and what one call for each line of its block brings back."""
+    shown = session.request().messages
+    lines = [line for each in shown if is_block(each) for line in parse_block(each).chapters]
+    stored = {each.id: each.message for each in Contexts(session.database).originals(session.id)}
+    expand = ContextExpand(lambda ids, _session: ((each, stored[each]) for each in ids if each in stored))
+    answers = [str(expand.call({"ids": line.line.removeprefix("- ").partition(" (")[0]})) for line in lines]
+    return "\n".join([texts(shown), *answers])
+
+
+@pytest.mark.proves("compaction.ahead")
+def test_no_turn_waits_for_a_summary_and_nothing_is_lost(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    with MemorySession.open(home) as session:
+        session.prepare_turn("Never deploy on a Friday. The key of the door is K-7731.")
+        session.finish_turn("Understood.")
+        fill(session, 0.42)
+        assert turn(session, slow, "How far are we?") == []  # four fifths of the threshold: it is prepared
+        assert slow.asked.wait(60)
+        fill(session, 0.6, start=100)
+        assert turn(session, slow, "And now?") == []  # the model still thinks about the summary; nobody waits
+        before = session.request().messages
+        slow.let_go()
+        session.compactor.wait()
+        (done,) = turn(session, slow, "And now, really?")
+        assert (done.why, done.how, slow.summaries) == ("threshold", "main", 1)
+        after = session.request().messages
+        assert after[-4:-2] == before[-2:]  # what was said meanwhile follows as it was
+        assert "The early modules work again" in texts(after)
+        assert done.tokens_after < done.tokens_before
+        everything = reachable(session, home)
+    for number in range(3):
+        assert f"ABC-{number:04}" in everything
+    assert "Never deploy on a Friday." in everything
+    assert "K-7731" in everything
+
+
+@pytest.mark.proves("compaction.ahead")
+def test_a_full_window_waits_for_what_is_being_prepared_and_asks_nobody_twice(home: Path, slow: Slow) -> None:
+    configure(home, f"  threshold: 0.8\n{NO_REVIEW}", window=WINDOW)
+    with MemorySession.open(home) as session:
+        fill(session, 0.75)
+        assert turn(session, slow, "How far are we?") == []
+        assert slow.asked.wait(60)
+        while session.compactor.tokens() < 0.86 * WINDOW:  # a host that does not compact in its loop
+            session.record({"role": "user", "content": f"Go on. {'more words ' * 100}"})
+            session.record({"role": "assistant", "content": f"I did. {'it works now ' * 50}"})
+        slow.let_go()
+        assert turn(session, slow, "And now?")
+        assert slow.summaries == 1
+
+
+@pytest.mark.proves("compaction.ahead.checked")
+def test_a_name_used_meanwhile_is_in_the_block_with_the_message_that_had_it(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    with MemorySession.open(home) as session:
+        talk(session, 1)
+        do(session, "read_file", "the lock is in src/locks/old_table.py, see line 12", path="README")
+        fill(session, 0.65, start=2)
+        slow.let_go()
+        assert turn(session, slow, "How far are we?") == []
+        session.compactor.wait()
+        do(session, "read_file", "…", path="src/locks/old_table.py")
+        assert turn(session, slow, "And now?")
+        (block,) = [message for message in session.request().messages if is_block(message)]
+        (line,) = [each for each in parse_block(block).kept.splitlines() if each.startswith("- used again: ")]
+        number = int(line.partition("[")[2].partition("]")[0])
+        (stored,) = [each for each in Contexts(session.database).originals(session.id) if each.id == number]
+    assert "src/locks/old_table.py" in line
+    assert "see line 12" in line
+    assert "see line 12" in stored.text
+
+
+@pytest.mark.proves("compaction.ahead.checked")
+def test_when_the_work_went_elsewhere_the_summary_is_made_again(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    names = [f"src/old/part_{number}.py" for number in range(30)]
+    with MemorySession.open(home) as session:
+        talk(session, 1)
+        do(session, "search_files", "\n".join(["found:", *["words " * 20] * 4, *names, *["words " * 20] * 4]), path="x")
+        fill(session, 0.65, start=2)
+        slow.let_go()
+        assert turn(session, slow, "How far are we?") == []
+        session.compactor.wait()
+        assert turn(session, slow, f"Now repair {' '.join(names)}") == []
+        session.compactor.wait()
+        assert turn(session, slow, "And now?")
+        assert slow.summaries == 2
+        assert names[7] in texts(session.request().messages)
+
+
+@pytest.mark.proves("compaction.ahead")
+def test_a_session_that_is_closed_meanwhile_is_as_it_was_and_goes_on(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    with MemorySession.open(home) as session:
+        fill(session, 0.65)
+        assert turn(session, slow, "How far are we?") == []
+        assert slow.asked.wait(60)
+        before = session.request().messages
+    slow.let_go()
+    with MemorySession.open(home, resume=session.id) as again:
+        assert again.request().messages == before
+        assert turn(again, slow, "Good morning.") == []  # nor does the first turn of a resumed one wait
+        again.compactor.wait()
+        assert turn(again, slow, "And now?")
+
+
+@pytest.mark.proves("compaction.ahead")
+def test_what_is_ready_when_the_session_ends_is_not_made_again(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    slow.let_go()
+    with MemorySession.open(home) as session:
+        fill(session, 0.65)
+        assert turn(session, slow, "How far are we?") == []
+        session.compactor.wait()
+    with MemorySession.open(home, resume=session.id) as again:
+        assert "The early modules work again" in texts(again.request().messages)
+    assert slow.summaries == 1
+
+
+@pytest.mark.proves("compaction.ahead")
+def test_a_branch_and_an_interrupted_turn_keep_their_own_messages(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    slow.let_go()
+    with MemorySession.open(home) as session:
+        fill(session, 0.65)
+        assert turn(session, slow, "How far are we?") == []
+        session.compactor.wait()
+        session.prepare_turn("Stop at module_1.")
+        session.finish_turn("I sto", interrupted=True)
+        before = session.request().messages
+        branch = session.branch()
+        assert turn(session, slow, "And now?")
+        assert session.request().messages[-4:-2] == before[-2:]
+    with MemorySession.open(home, resume=branch) as other:
+        assert other.request().messages == before
+
+
+@pytest.mark.proves("compaction.ahead")
+def test_what_no_longer_fits_is_dropped(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    slow.let_go()
+    with MemorySession.open(home) as session:
+        fill(session, 0.65)
+        assert turn(session, slow, "How far are we?") == []
+        session.compactor.wait()
+        session.undo()
+        assert turn(session, slow, "How far, I ask?") == []  # of the exchange that was taken back nothing may return
+        session.compactor.wait()
+        smaller = Slow(window=28_000)
+        smaller.let_go()
+        assert turn(session, smaller, "And you?") == []  # made for another window
+        session.compactor.wait()
+        assert turn(session, smaller, "And now?")
+        assert (slow.summaries, smaller.summaries) == (2, 1)
+        assert "How far are we?" not in texts(session.request().messages)
+
+
+@pytest.mark.proves("compaction.ahead", "compaction.elsewhere")
+def test_another_process_may_compact_meanwhile(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    with MemorySession.open(home) as session:
+        fill(session, 0.65)
+        assert turn(session, slow, "How far are we?") == []
+        assert slow.asked.wait(60)
+        with MemorySession.open(home, resume=session.id) as other:
+            assert other.compact()
+            compacted = other.context.messages
+        slow.let_go()
+        session.compactor.wait()
+        assert turn(session, slow, "And now?") == []  # what the other one made of it is taken over
+        assert session.request().messages[: len(compacted)] == compacted
+
+
+@pytest.mark.proves("compaction.ahead", "compaction.ladder")
+def test_a_summary_that_fails_in_the_background_becomes_an_extract(home: Path) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    failing = Slow(ModelRefused("no credit"))
+    failing.let_go()
+    with MemorySession.open(home) as session:
+        fill(session, 0.65)
+        assert turn(session, failing, "How far are we?") == []
+        session.compactor.wait()
+        (done,) = turn(session, failing, "And now?")
+    assert done.how == "extract"
+    assert [failure for failure in done.failures if "no credit" in failure]
+
+
+@pytest.mark.proves("compaction.ahead")
+def test_whoever_wants_it_waits_as_before(home: Path, slow: Slow) -> None:
+    configure(home, f"  prepare_at: 0\n{NO_REVIEW}", window=WINDOW)
+    slow.let_go()
+    with MemorySession.open(home) as session:
+        fill(session, 0.65)
+        assert turn(session, slow, "How far are we?")

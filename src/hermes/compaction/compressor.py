@@ -160,6 +160,18 @@ class Compaction:
         """The same with messages behind it that took no part."""
         return replace(self, messages=[*self.messages, *messages], ids=[*self.ids, *ids]) if messages else self
 
+    def extended(self, lines: Sequence[str]) -> Compaction:
+        """The same with these lines among what its block keeps exactly."""
+        at = next((at for at, message in enumerate(self.messages) if is_block(message)), None)
+        if at is None or not lines:
+            return self
+        block = parse_block(self.messages[at])
+        pointers = "\n".join(chapter.line for chapter in block.chapters)
+        text = render_block(block.summary, "\n".join(filter(None, (block.kept, *lines))), pointers, block.ledger)
+        return replace(
+            self, messages=[*self.messages[:at], {**self.messages[at], "content": text}, *self.messages[at + 1 :]]
+        )
+
     @property
     def notice(self) -> str:
         """One sentence for the person."""

@@ -280,6 +280,7 @@ _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path
 _PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$|^\*\*\* Move to: (.+)$", re.MULTILINE)
 _ENTRY = re.compile(r"^- (changed|ran): (.+?)(?: \((\d{1,9}) times\))?$")
 _MORE = re.compile(r"^- (changed|ran) before these: (\d{1,9})$")
+_AROUND = 80  # characters shown on each side of a name that is used again
 _COMMAND = 200  # characters of a command that are shown
 _VERDICT = 200  # characters of a result in which our tools say whether they did it
 
@@ -336,6 +337,34 @@ def _done_by(messages: Sequence[Message]) -> Iterator[Finding]:
                 patched = [path for pair in _PATCHED.findall("\n".join(map(str, given.values()))) for path in pair]
                 for path in filter(None, paths or patched):
                     yield _CHANGED, one_line(path, _COMMAND)
+
+
+def used_again(since: Sequence[Message], gone: Mapping[int, Message], staying: Sequence[Message]) -> list[str]:
+    """A line for each name, path and address that is used `since`, was in what is `gone` and is not in what stays.
+
+    It shows where the name stood last, with the id of that message.
+    """
+    spoken = [message for message in since if message.get("role") in ("user", "assistant")]
+    names = [word for message in spoken for kind, word in words_of(_whole(message)) if kind not in ("number", "error")]
+    if not names:
+        return []
+    held = Held("\n".join(map(_whole, staying)))
+    texts = [(number, _whole(gone[number])) for number in sorted(gone, reverse=True)]
+    lines = []
+    for name in dict.fromkeys(name for name in names if not held.has(name)):
+        for number, text in texts:
+            if (at := text.find(name)) >= 0:
+                around = text[max(at - _AROUND, 0) : at + len(name) + _AROUND]
+                lines.append(f"- used again: {name} [{number}] “{one_line(around, _SENTENCE)}”")
+                break
+    return lines
+
+
+def _whole(message: Message) -> str:
+    """The words of a message and the arguments of its calls."""
+    calls = calls_of(message) if message.get("tool_calls") else ()
+    given = [arguments.replace('"', " ").replace("\\n", " ") for _, _, arguments in calls]
+    return "\n".join([text_of(message), *given])
 
 
 def _sentences(text: str) -> Iterator[str]:

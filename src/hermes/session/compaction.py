@@ -5,7 +5,8 @@
     engine: on_session_start → providers: on_session_switch →
     a `Compacted` event, and one notice for the person
 
-The model is told nothing about a filling window; it finds the block.
+Where a model would be asked for the summary, that happens in a thread before it is needed (`Preparation`), and no turn
+waits for it unless the window is full. The model is told nothing about a filling window; it finds the block.
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from __future__ import annotations
 import copy
 import inspect
 import json
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.base.errors import NotFound, StorageError
@@ -27,7 +31,7 @@ from hermes.compaction.compressor import (
     ContextCompressor,
     unchanged,
 )
-from hermes.compaction.facts import count_kept
+from hermes.compaction.facts import count_kept, used_again
 from hermes.compaction.messages import (
     SYSTEM_NOTE,
     Counts,
@@ -48,7 +52,7 @@ from hermes.session.engines import BREAKER, built_in, summarisers
 from hermes.tools.registry import failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hermes.base.errors import ContextTooLong
     from hermes.base.events import Usage
@@ -298,6 +302,20 @@ class EngineHost:
         self._set_breaker(ours.breaker)
         return done
 
+    def beside(self) -> ContextCompressor:
+        """A compressor like the one in use, for another thread: nobody else changes it, and it renews no lease."""
+        return self._built_in(**summarisers(self._parts.settings, self._model))
+
+    def take_over(self, done: Compaction | None, models: Breaker) -> None:
+        """What a compressor in another thread learnt: which models failed, and whether it could compact."""
+        told = {name: left for name, left in models.as_dict().items() if name.startswith(("helper", "main", "error"))}
+        breaker = replace(self.breaker, **told)
+        if done is not None and done.changed:
+            breaker = breaker.compacted()
+        elif done is not None and done.reason != NO_SUMMARY:
+            breaker = breaker.could_not_compact(done.tokens_before)
+        self._set_breaker(breaker)
+
     def _built_in(self, **summarisers: Any) -> ContextCompressor:
         return built_in(self._parts.settings, self.window, breaker=self.breaker, **summarisers)
 
@@ -325,8 +343,59 @@ _ABORTED = (
     "and compression.abort_on_summary_failure is set, so the conversation stays as it is. `/compress` tries again;"
     " set it to false to go on with an extract of the conversation's own words."
 )
+_USED_AGAIN = 24  # names used meanwhile that a prepared block can be told; with more it is about something else
 _PASSES = 3  # attempts to fit after a model said that it was too much
 _STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume when it does not say how much is
+
+
+class Preparation:
+    """A compaction of the messages there are now, made in a thread while the conversation goes on.
+
+    It writes nothing: `Compactor` commits it when it is needed and still fits. Killed before, nothing has happened.
+    """
+
+    def __init__(self, host: Host, ours: ContextCompressor, tokens: int, **wanted: Any) -> None:
+        messages = host.context.said()
+        settled = settled_until(messages)
+        self.ids, self.messages = host.context.ids[:settled], messages[:settled]
+        self.done: Compaction | None = None
+        self.error = ""
+        self.recalled = ""
+        self.ours = ours
+        self._boundary = host.boundary
+        self._given = wanted | {"counts": host.context.sizes()[:settled], "current_tokens": tokens}
+        self._thread = threading.Thread(target=self._run, name="hermes-compaction", daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def wait(self) -> None:
+        self._thread.join()
+
+    def stands_for(self, context: Context, window: int) -> bool:
+        """Whether the context still begins with these messages, for a model with the same window."""
+        return context.ids[: len(self.ids)] == self.ids and window == self.ours.context_length
+
+    def result(self, context: Context) -> tuple[Compaction, int]:
+        """The compaction with what was said since behind it, and how many names used since it had to be told."""
+        assert self.done is not None  # noqa: S101 - whoever asks has looked
+        since, numbers = context.said()[len(self.ids) :], context.ids[len(self.ids) :]
+        numbered = dict(zip(self.ids, self.messages, strict=True))
+        lines = used_again(since, {number: numbered[number] for number in self.done.replaced}, self.done.messages)
+        more = context.tokens(len(self.ids))
+        done = replace(
+            self.done, tokens_before=self.done.tokens_before + more, tokens_after=self.done.tokens_after + more
+        )
+        return done.extended(lines[:_USED_AGAIN]).followed_by(since, numbers), len(lines)
+
+    def _run(self) -> None:
+        try:
+            self.recalled = self._boundary.on_pre_compress(self.messages)
+            self.done = self.ours.compact(self.messages, ids=self.ids, memory_context=self.recalled, **self._given)
+        except Exception as error:  # noqa: BLE001 - models and providers are other people's code; the turn must go on
+            self.error = f"{type(error).__name__}: {error}"
 
 
 class Compactor:
@@ -339,6 +408,7 @@ class Compactor:
         self._holder = holder_name()
         self._engine_host = EngineHost(host, parts, window, self._renew)
         self._real = real
+        self._ahead: Preparation | None = None
         self._problems: set[str] = set()
 
     # --- what the loop and the session ask ---------------------------------------------------------------------------
@@ -383,8 +453,10 @@ class Compactor:
         before = len(self.happened)
         if too_long is not None:
             self._make_it_fit(too_long)
-        elif self._engine_host.call(self.engine.should_compress, self.tokens()):
-            self._try("threshold")
+        elif self._engine_host.call(self.engine.should_compress, tokens := self.tokens()):
+            self._make_room("threshold", tokens)
+        elif isinstance(self.engine, ContextCompressor):
+            self._prepare_from(self.engine.threshold_tokens, tokens)
         return self._host.request() if len(self.happened) > before else request
 
     def preflight(self) -> None:
@@ -393,18 +465,86 @@ class Compactor:
         if messages < HYGIENE_MESSAGES or not settings.flag("compression.enabled"):
             return
         most = settings.integer("compression.hygiene_hard_message_limit")
-        full = self.tokens() >= self._engine_host.window * HYGIENE_THRESHOLD
+        tokens, window = self.tokens(), self._engine_host.window
+        full = tokens >= window * HYGIENE_THRESHOLD
         if not full and messages < most:
+            self._prepare_from(window * HYGIENE_THRESHOLD, tokens)
             return
         engine = self.engine
-        if not isinstance(engine, ContextCompressor) or not engine.breaker.blocks(
-            self.tokens(), self._engine_host.window
-        ):
+        if not isinstance(engine, ContextCompressor) or not engine.breaker.blocks(tokens, window):
             # Too many messages may be few tokens: then it is their number that decides what stays, and half as many do.
             first = engine.protect_first_n
             last = max(most // 2 - first - 1, _LAST_EXCHANGE)
             cut = None if full else newest(self._host.context.said(), first, last)
-            self._try("hygiene", in_place=True, cut=cut, fewer=not full)
+            self._make_room("hygiene", tokens, in_place=True, cut=cut, fewer=not full)
+
+    # --- one that is prepared ----------------------------------------------------------------------------------------
+
+    def wait(self) -> None:
+        """Waits for a compaction that is being prepared; it is committed when it is needed."""
+        if self._ahead is not None:
+            self._ahead.wait()
+
+    def commit_if_ready(self) -> None:
+        """At the end of a session: what was prepared and would be committed before the next answer is not lost."""
+        if self._ahead is not None and self.engine.should_compress(self.tokens()):
+            self._commit_ahead("threshold", in_place=None, full=False)
+
+    def _make_room(self, why: str, tokens: int, *, in_place: bool | None = None, **wanted: Any) -> None:
+        """Commits what was prepared, or prepares it: a turn waits only when the window is full, or nobody is asked."""
+        full = tokens >= self._engine_host.window * HYGIENE_THRESHOLD
+        if full:
+            self.wait()
+        if self._commit_ahead(why, in_place=in_place, full=full):
+            return
+        if full or not self._prepare(tokens, **wanted):
+            self._try(why, in_place=in_place, **wanted)
+
+    def _prepare_from(self, limit: float, tokens: int) -> None:
+        if tokens >= limit * self._parts.settings.number("compression.prepare_at"):
+            host = self._engine_host
+            if not host.breaker.blocks(tokens, host.window):
+                self._prepare(tokens)
+
+    def _prepare(self, tokens: int, *, cut: Cut | None = None, fewer: bool = False) -> bool:
+        """Whether a compaction is ready or being prepared now; False when there is no model to wait for."""
+        if self._ahead is not None:
+            if self._ahead.running or self._ahead.stands_for(self._host.context, self._engine_host.window):
+                return True
+            self._ahead = None
+        if not self._parts.settings.number("compression.prepare_at") or type(self.engine) is not ContextCompressor:
+            return False
+        wanted: dict[str, Any] = {"force": False, "cut": cut, "fewer": fewer}
+        if not self.engine.enabled or not self._will_be_asked(**wanted):
+            return False
+        self._ahead = Preparation(self._host, self._engine_host.beside(), tokens, **wanted)
+        return True
+
+    def _commit_ahead(self, why: str, *, in_place: bool | None, full: bool) -> bool:
+        """Whether there is nothing left to do: what was prepared is committed, or was not worth it."""
+        ahead = self._ahead
+        if ahead is None or ahead.running:
+            return False
+        self._ahead = None
+        if ahead.error:
+            self._note_once(f"a compaction could not be prepared: {ahead.error}")
+        fits = ahead.done is not None and ahead.stands_for(self._host.context, self._engine_host.window)
+        done, used = ahead.result(self._host.context) if fits else (None, 0)
+        if used > _USED_AGAIN and not full:
+            done = None  # the work went elsewhere meanwhile: a summary that knows it is better
+        self._engine_host.take_over(done, ahead.ours.breaker)
+        if done is None or not done.changed:
+            self._engine_host.store_breaker()
+            if done is not None and done.reason == NO_SUMMARY:
+                self._note_once(f"{done.notice[:-1]} {_ABORTED}")
+            return done is not None and not full
+        try:
+            with self._leased():
+                if not self._went_on_elsewhere(done.replaced):
+                    self._commit(done, why, in_place=in_place, recalled=bool(ahead.recalled))
+        except StorageError as error:
+            self._note_once(f"nothing was compacted: {error}")
+        return True
 
     # --- one compaction ----------------------------------------------------------------------------------------------
 
@@ -423,12 +563,8 @@ class Compactor:
         With `fewer` it is the number of messages that has to become smaller, not their size.
         """
         host = self._host
-        if not self._contexts.lease(host.id, self._holder):
-            raise refuse_held(host.id)
-        held = host.id
-        try:
+        with self._leased():
             if self._went_on_elsewhere():
-                self._note("the session went on in another process; its newest state was loaded")
                 return None
             wanted: dict[str, Any] = {"force": force, "cut": cut, "fewer": fewer}
             told = self._will_be_asked(**wanted)
@@ -444,8 +580,6 @@ class Compactor:
             elif force:
                 self._note(done.notice)
             return None
-        finally:
-            self._contexts.release(held, self._holder)
 
     def _will_be_asked(self, *, force: bool, cut: Cut | None, fewer: bool) -> bool:
         """Whether somebody will summarise with what providers say; without a model they are told when it is certain."""
@@ -553,13 +687,27 @@ class Compactor:
                 return
             limit = limit * 3 // 4
 
-    def _went_on_elsewhere(self) -> bool:
+    def _went_on_elsewhere(self, replaced: Sequence[int] = ()) -> bool:
+        """Whether another process wrote to the session last, or has compacted one of the messages to be `replaced`."""
         row = self._parts.database.get_session(self._host.id)
         if row.last_id == self._host.last_id and row.end_reason != "compression":
-            return False
+            live = {each.id for each in self._contexts.live(row.id)} if replaced else set()
+            if live.issuperset(replaced):
+                return False
         self._host.reload()
         self._real = None
+        self._note("the session went on in another process; its newest state was loaded")
         return True
+
+    @contextmanager
+    def _leased(self) -> Iterator[None]:
+        held = self._host.id
+        if not self._contexts.lease(held, self._holder):
+            raise refuse_held(held)
+        try:
+            yield
+        finally:
+            self._contexts.release(held, self._holder)
 
     def _renew(self) -> None:
         self._contexts.lease(self._host.id, self._holder)

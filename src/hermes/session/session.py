@@ -484,6 +484,8 @@ class MemorySession:
         self._return_to_state_db(closing=True)
         self._report_unsaved()
         try:
+            if self._compactor is not None:
+                self._compactor.commit_if_ready()
             self._write_note()
             end(self._parts, self.id, self._compactor, self.context.said())
         except StorageError as error:

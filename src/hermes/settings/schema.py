@@ -170,6 +170,13 @@ KEYS = (
     _number(
         "compression.threshold", 0.5, "Share of the context window at which compaction starts.", low=0.05, high=0.95
     ),
+    _number(
+        "compression.prepare_at",
+        0.8,
+        "Share of the threshold at which a compaction is prepared in the background; with 0 the turn waits for it.",
+        low=0.0,
+        high=1.0,
+    ),
     _number("compression.target_ratio", 0.2, "Share of the threshold that recent messages keep.", low=0.1, high=0.8),
     _integer("compression.protect_last_n", 20, "Newest messages that are never summarised.", low=1, high=10_000),
     _integer("compression.protect_first_n", 3, "First messages that are never summarised.", high=10_000),
