@@ -21,5 +21,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "web.context": ("for any turn the page shows what the model saw, with tokens and the cached share", "product"),
+    "web.receipts": ("an answer's receipt shows what it was made from, and its items can be acted on", "product"),
     "web.accessible": ("the pages have no violation that axe-core finds, at both widths and in both themes", "product"),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.server.web import approvals, conversations, memory, now, people
+from hermes.server.web import approvals, conversations, memory, now, people, receipts
 
 if TYPE_CHECKING:
     from hermes.server.web.site import Section
@@ -14,5 +14,6 @@ SECTIONS: tuple[Section, ...] = (
     memory.SECTION,
     approvals.SECTION,
     conversations.SECTION,
+    receipts.SECTION,
     people.SECTION,
 )
