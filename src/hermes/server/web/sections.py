@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.server.web import approvals, conversations, memory, now, people, receipts
+from hermes.server.web import approvals, conversations, health, memory, now, people, receipts
 
 if TYPE_CHECKING:
     from hermes.server.web.site import Section
@@ -15,5 +15,6 @@ SECTIONS: tuple[Section, ...] = (
     approvals.SECTION,
     conversations.SECTION,
     receipts.SECTION,
+    health.SECTION,
     people.SECTION,
 )

@@ -1,0 +1,64 @@
+"""Health on the web page: charts with tables behind them, cache misses, and doctor."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from web_page import own_page
+
+from hermes.conversations.database import SessionDB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from web_page import Browser
+
+DAY = 86_400.0
+START = 1_750_000_000.0
+
+
+@pytest.fixture
+def page(home: Path, chromium: Browser) -> Iterator[Browser]:
+    """A home with conversations on three days, one of them with a cache miss."""
+    home.mkdir(exist_ok=True)
+    with SessionDB.open(home / "state.db") as db:
+        for day, cached in enumerate((800, 900, 100)):
+            at = START + day * DAY
+            session = db.create_session(source="cli", title=f"Day {day}", started_at=at)
+            cache = {"share": cached / 1000, **({"broken_by": "the tools changed"} if cached < 500 else {})}
+            answer = {"role": "assistant", "content": "Yes.", "timestamp": at, "cache": cache}
+            db.append_many(session, [{"role": "user", "content": "Really?", "timestamp": at}, answer])
+            db.update_session(session, input_tokens=1000, output_tokens=50, cache_read_tokens=cached)
+    with own_page(home) as (url, link):
+        seen = chromium.at(url)
+        seen.size(1280)
+        seen.enter(link())
+        seen.open("/ui/health")
+        yield seen
+
+
+@pytest.mark.proves("web.health")
+def test_charts_are_drawn_from_the_tables_behind_them(page: Browser) -> None:
+    page.wait(lambda: len(page.all("figure[data-chart] canvas")) == 3)
+    table = page.find("figure[data-chart=share] table")
+    cells = [each.get_attribute("data-value") for each in page.all("figure[data-chart=share] td[data-value]")]
+    assert cells == ["80.0", "90.0", "10.0"]
+    assert not table.is_displayed()
+    page.find("figure[data-chart=share] summary").click()
+    page.wait(table.is_displayed)
+
+
+@pytest.mark.proves("web.health")
+def test_a_cache_miss_names_its_reason_and_leads_to_the_answer(page: Browser) -> None:
+    page.says("the tools changed")
+    page.button("Day 2").click()
+    page.wait(lambda: page.find(".message.here").text.startswith("Assistant"))
+
+
+@pytest.mark.proves("web.health")
+def test_doctor_runs_on_request(page: Browser) -> None:
+    page.button("Run doctor").click()
+    page.wait(lambda: page.find("#doctor").is_displayed())
+    page.says("conversations")
