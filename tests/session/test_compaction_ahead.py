@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import textwrap
 import threading
 from typing import TYPE_CHECKING
 
@@ -103,7 +106,7 @@ class Slow:
         self._summary = summary
         self._let_go = threading.Event()
         self.asked = threading.Event()
-        self.model = Scripted([self._step] * 99, context_length=window)
+        self.model = Scripted([self._step] * 400, context_length=window)
 
     def let_go(self) -> None:
         self._let_go.set()
@@ -142,7 +145,7 @@ def fill(session: MemorySession, share: float, start: int = 0) -> None:
         start += 1
 
 
-def reachable(session: MemorySession, home: Path) -> str:
+def reachable(session: MemorySession) -> str:
     """The context, and what one call for each line of its block brings back."""
     shown = session.request().messages
     lines = [line for each in shown if is_block(each) for line in parse_block(each).chapters]
@@ -172,7 +175,7 @@ def test_no_turn_waits_for_a_summary_and_nothing_is_lost(home: Path, slow: Slow)
         assert after[-4:-2] == before[-2:]  # what was said meanwhile follows as it was
         assert "The early modules work again" in texts(after)
         assert done.tokens_after < done.tokens_before
-        everything = reachable(session, home)
+        everything = reachable(session)
     for number in range(3):
         assert f"ABC-{number:04}" in everything
     assert "Never deploy on a Friday." in everything
@@ -337,3 +340,55 @@ def test_whoever_wants_it_waits_as_before(home: Path, slow: Slow) -> None:
     with MemorySession.open(home) as session:
         fill(session, 0.65)
         assert turn(session, slow, "How far are we?")
+
+
+@pytest.mark.proves("compaction.ahead", "compaction.reachable")
+def test_of_what_was_planted_through_several_of_them_nothing_is_lost(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    slow.let_go()
+    done = []
+    rules = [f"Never restart host-{number:03} before {number % 24}:00." for number in range(110)]
+    tickets = [f"T{number:03}-{number * 7919 % 65536:04x}" for number in range(110)]
+    with MemorySession.open(home) as session:
+        for rule, ticket in zip(rules, tickets, strict=True):
+            done += turn(session, slow, f"{rule} The ticket is {ticket}. {'more words ' * 150}")
+        everything = reachable(session)
+    assert len(done) > 2
+    assert {event.how for event in done} == {"main"}
+    assert [planted for planted in (*rules, *tickets) if planted not in everything] == []
+
+
+@pytest.mark.proves("compaction.ahead", "compaction.kill")
+def test_a_process_that_is_killed_while_it_prepares_leaves_the_session_as_it_was(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    with MemorySession.open(home) as session:
+        fill(session, 0.65)
+    code = textwrap.dedent(
+        f"""
+        import threading
+        from hermes.agent import Agent
+        from hermes.llm.scripted import Scripted
+        from hermes.session.session import MemorySession
+
+        def step(messages):
+            if "<session>" in str(messages[-1]["content"]):
+                print("preparing", flush=True)
+                threading.Event().wait()
+            return "Yes."
+
+        with MemorySession.open({str(home)!r}, resume={session.id!r}) as session:
+            list(Agent(session, Scripted([step] * 9, context_length={WINDOW})).turn("How far are we?"))
+            threading.Event().wait()
+        """
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "preparing\n"
+        process.kill()
+    slow.let_go()
+    with MemorySession.open(home, resume=session.id) as again:
+        assert not any(map(is_block, again.request().messages))
+        assert "module_5" in texts(again.request().messages)
+        assert turn(again, slow, "Good morning.") == []
+        again.compactor.wait()
+        assert turn(again, slow, "And now?")  # no lease of the dead one is in the way
