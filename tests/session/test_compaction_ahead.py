@@ -22,11 +22,14 @@ from hermes.session.session import MemorySession
 from hermes.tools.context import ContextExpand
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from conftest import Ran
     from hermes.base.errors import ModelError
     from hermes.llm.client import Message
+
+    Command = Callable[..., Ran]
 
 WINDOW = 32_000
 NO_REVIEW = "review:\n  enabled: false\n"
@@ -53,7 +56,7 @@ def ledger(session: MemorySession) -> list[str]:
 
 
 @pytest.mark.proves("compaction.ledger")
-def test_files_changed_and_commands_run_are_listed_exactly_after_every_compaction(home: Path) -> None:
+def test_files_changed_and_commands_run_are_listed_exactly_after_every_compaction(home: Path, hermes: Command) -> None:
     configure(home, NO_HELPER)
     with MemorySession.open(home) as session:
         talk(session, 4)
@@ -78,6 +81,9 @@ def test_files_changed_and_commands_run_are_listed_exactly_after_every_compactio
         assert ledger(session) == [*first[:2], *last]
     with MemorySession.open(home, resume=session.id) as again:
         assert ledger(again) == [*first[:2], *last]
+    assert hermes("sessions", "show", session.id, "--ledger").out.splitlines() == [*first[:2], *last]
+    told = hermes("sessions", "show", session.id, "--ledger", "--json").json
+    assert told[0] == {"did": "changed", "what": "src/a.py", "times": 2}
 
 
 @pytest.mark.proves("compaction.ledger")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hermes.compaction.messages import Message
 
     Finding = tuple[str, str]
+    Times = dict[tuple[str, str], int]
 
 # The order in which facts are kept when not all fit.
 ORDER = ("constraint", "decision", "open", "question", "identifier", "url", "path", "error", "number")
@@ -290,19 +291,17 @@ def ledger(earlier: str, messages: Sequence[Message], room: int) -> str:
 
     `earlier` is the ledger of an earlier block. Files come before commands where not all fit; the rest is counted.
     """
-    times: dict[tuple[str, str], int] = {}
+    times: Times = {}
     more = {_CHANGED: 0, _RAN: 0}
     for line in earlier.splitlines():
         if found := _MORE.match(line):
             more[found[1]] += int(found[2])
         elif found := _ENTRY.match(line):
             times[found[1], found[2]] = times.pop((found[1], found[2]), 0) + int(found[3] or 1)
-    for done in _done_by(messages):
-        times[done] = times.pop(done, 0) + 1  # the newest is the last
+    times = done_in(messages, times)
     shown: list[str] = []
     for verb, left_out in more.items():
-        entries = [(text, count) for (which, text), count in times.items() if which == verb]
-        lines = [f"- {verb}: {text}" + (f" ({count} times)" if count > 1 else "") for text, count in entries]
+        lines = [ledger_line(verb, text, count) for (which, text), count in times.items() if which == verb]
         costs = list(accumulate(at_most(line) for line in reversed(lines)))
         fitting = bisect_right(costs, room)
         room -= costs[fitting - 1] if fitting else 0
@@ -310,6 +309,18 @@ def ledger(earlier: str, messages: Sequence[Message], room: int) -> str:
             shown.append(f"- {verb} before these: {hidden}")
         shown += lines[len(lines) - fitting :]
     return "\n".join(shown)
+
+
+def done_in(messages: Sequence[Message], before: Times | None = None) -> Times:
+    """How often each file was changed ("changed", path) and each command was run ("ran", command), the newest last."""
+    times = dict(before or {})
+    for done in _done_by(messages):
+        times[done] = times.pop(done, 0) + 1
+    return times
+
+
+def ledger_line(verb: str, text: str, times: int) -> str:
+    return f"- {verb}: {text}" + (f" ({times} times)" if times > 1 else "")
 
 
 @cache

@@ -15,6 +15,8 @@ from hermes.base.errors import NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.sessions.receipt_text import receipt_lines
+from hermes.compaction.facts import done_in, ledger_line
+from hermes.conversations.context import Contexts
 from hermes.conversations.database import Pages
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.recorded_import import unfinished_in_words
@@ -263,6 +265,9 @@ def _show(given: ui.Given, context: ui.Context) -> None:
         if given.receipt is not None:
             _show_receipt(given, context, db, session)
             return
+        if given.ledger:
+            _show_ledger(given, db, session)
+            return
         messages: Iterable[StoredMessage]
         if given.around is None:
             messages = Pages.of_db(db).messages(session)
@@ -294,6 +299,13 @@ def _show_receipt(given: ui.Given, context: ui.Context, db: SessionDB, session: 
         raise NotFound(f"no answer there has a receipt; turns of {session.id} that have one: {turns}")
     found = receipts.get(chosen.id)
     ui.show(given, found.as_dict(), *receipt_lines(found))
+
+
+def _show_ledger(given: ui.Given, db: SessionDB, session: Session) -> None:
+    times = done_in([each.message for each in Contexts(db).originals(session.id)])
+    entries = [(did, ui.visible(mask_secrets(what)), count) for (did, what), count in times.items()]
+    lines = [ledger_line(*entry) for entry in entries] or ["no tool changed a file or ran a command here"]
+    ui.show(given, [dict(zip(("did", "what", "times"), entry, strict=True)) for entry in entries], *lines)
 
 
 def _print_message(message: StoredMessage, *, sign: str) -> None:
@@ -452,6 +464,7 @@ COMMANDS = {
             const=0,
             type=ui.whole_number(1),
         ),
+        ui.option("--ledger", "instead: which files tools changed and which commands they ran, and how often"),
         ui.option("--text", "with --context: the texts too, as the model saw them, secrets masked"),
     ),
     "sessions stats": ui.command(_stats),
