@@ -265,6 +265,7 @@ _MEASURES: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Measure]] 
     "compaction": (_configure_compaction, _plain("compaction", "seed", "peer_python")),
     "holographic": (_configure_seeded, _plain("holographic", "seed")),
     "curation": (_configure_curation, _plain("curation", "turns", "consolidations", "seed")),
+    "rules": (_add_output, _plain("rules")),
     "turn": (_add_output, _plain("whole_turn")),
     "serve": (_configure_serve, _plain("serve", "people", "seconds", "latency", "think", "seed")),
     "search": (_configure_search, _plain("search", "messages", "appends", "only_writing", "peer_python")),

@@ -32,6 +32,10 @@ PROTOCOLS: dict[str, Protocol] = {
         quick=("--adds", "60", "--starts", "6"),
     ),
     "scan": Protocol(measures="the threat scanner on ordinary and hostile texts", beside="texts of twice the length"),
+    "rules": Protocol(
+        measures="rules and calls that several authors wrote: recognised, fired, and fired wrongly",
+        beside='the words "always" and "never", and words shared with the call',
+    ),
     "secrets": Protocol(measures="the secret finder on plain and hostile texts", beside="texts of twice the length"),
     "fence": Protocol(
         measures="fences and the stream scrubber, checked on generated texts",

@@ -15,6 +15,7 @@ from hermes.base.values import value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from datetime import tzinfo
 
     Range = tuple[datetime, datetime]
 
@@ -26,6 +27,14 @@ _COUNTS |= {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}
 _ROUGH_COUNTS = {"couple of": 2, "few": 3, "several": 3}
 _NEAR_DAYS = {"today": 0, "tonight": 0, "this morning": 0, "this afternoon": 0, "this evening": 0, "yesterday": -1}
 _NEAR_DAYS |= {"last night": -1, "tomorrow": 1, "the day before yesterday": -2, "the day after tomorrow": 2}
+
+
+def zone_of(name: str) -> tzinfo | None:
+    """The time zone of this name; None, the machine's own, for none."""
+    from zoneinfo import ZoneInfo  # most programs have no zone in their settings
+
+    return ZoneInfo(name) if name else None
+
 
 # --- the grammar -----------------------------------------------------------------------------------------------------
 

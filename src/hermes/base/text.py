@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 
-def encode(value: object, *, tight: bool = False) -> str:
-    """The value as JSON in its own characters; with `tight` without spaces between the parts."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":") if tight else None)
+def encode(value: object, *, tight: bool = False, indent: int | None = None) -> str:
+    """The value as JSON in its own characters; with `tight` without spaces, with `indent` in lines for people."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":") if tight else None, indent=indent)
 
 
 def decode(text: str | bytes) -> Any:

@@ -31,6 +31,7 @@ _PLUGINS = "plugins"
 _FILES = {
     SERVER_KEYS: "the people of the server and their keys",
     "trust.json": "the folders that are trusted",
+    "rules.json": "rules that the agent is held to",
 }
 _LARGEST = 64 << 20
 _LONGEST = 160

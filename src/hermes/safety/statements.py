@@ -152,7 +152,7 @@ def speaks_of(entry: str, said: Sequence[str]) -> bool:
     if not said:
         return False
     wanted = {_stem(word) for word in words(entry) if word not in SMALL_WORDS and len(word) > 2}  # noqa: PLR2004
-    for sentence in _sentences(said[-1]):
+    for sentence in own_sentences(said[-1]):
         if _QUESTION.search(sentence) or _HOLDS_BACK.search(sentence) or _REPORTED.search(sentence):
             continue
         named = {_stem(word) for word in words(sentence)}
@@ -252,7 +252,7 @@ def _statements(message: str) -> list[_Sentence | str]:
     """The sentences of a message in order: a statement, or as plain text what is none and can only deny."""
     found: list[_Sentence | str] = []
     is_about_text = bool(_ABOUT_A_TEXT.search(message))
-    for sentence in _sentences(message):
+    for sentence in own_sentences(message):
         doubts = _QUESTION.search(sentence) and len(sentence.split()) <= 4  # noqa: PLR2004 - "Or do I?"
         if found and (_TURNS_BACK.match(sentence) or _TAKES_BACK.match(sentence) or doubts):
             found[-1] = _raw(found[-1])
@@ -264,7 +264,7 @@ def _statements(message: str) -> list[_Sentence | str]:
     return found
 
 
-def _sentences(message: str) -> list[str]:
+def own_sentences(message: str) -> list[str]:
     """What the person wrote themselves: code, quotations and what they pasted below a line become a gap."""
     text = re.sub(r"```.*?(?:```|\Z)|^\s*>.*$", "\0", message, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"[\"“”«»][^\"“”«»]*\s[^\"“”«»]*[\"“”«»]", " \0 ", text)

@@ -23,7 +23,16 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from hermes.base.values import value
-from hermes.safety.statements import SMALL_WORDS, TABLES, asks_to_run, repeats, speaks_of, word_set, words
+from hermes.safety.statements import (
+    SMALL_WORDS,
+    TABLES,
+    asks_to_run,
+    own_sentences,
+    repeats,
+    speaks_of,
+    word_set,
+    words,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,6 +59,8 @@ SINKS = {
     "user": Sink(about="the profile in every later prompt", asks=STAGE),
     "project": Sink(about="notes in every later prompt of a project", asks=STAGE),
     "skills": Sink(about="procedures that later sessions follow", asks=STAGE),
+    "rules": Sink(about="rules that every later session is held to", asks=STAGE),
+    "reminders": Sink(about="reminders that come up by themselves", asks=STAGE),
     "file": Sink(about="a file that agents load or that programs run", asks=STAGE),
     "provider": Sink(about="external memory that later sessions recall", asks=STAGE),
     "curation": Sink(about="changes the curator proposes", asks=STAGE),
@@ -133,7 +144,8 @@ class TurnContext:
     `sources` are the texts from outside that the model has in front of it, in this turn or from earlier; `said` is what
     the person said, oldest first; `private` is memory and what else must not leave the machine. `ask` puts a question
     to the person, where there is one. `approved` marks a call that a person has seen and agreed to. `record` keeps
-    decisions. `compact` puts messages of the session away.
+    decisions. `compact` puts messages of the session away. `rule` is a rule of the person that this call needs their
+    consent for.
     """
 
     session: str = ""
@@ -146,6 +158,7 @@ class TurnContext:
     approved: bool = False
     record: Callable[[Decision], None] | None = None
     compact: Callable[[Mapping[str, str]], dict[str, Any]] | None = None
+    rule: str = ""
 
 
 @value
@@ -197,6 +210,8 @@ def decide(
             verdict, reason = ASK, f"{sink!r} is not a registered sink"
         elif turn.approved:
             verdict, reason = ALLOW, "a person agreed to it"
+        elif turn.rule:
+            verdict, reason = ASK, f"a rule of the user applies: {turn.rule}"
         elif not (sources := tuple(turn.sources())):
             verdict, reason = ALLOW, "nothing from outside is in front of the model"
         elif why := (
@@ -206,6 +221,8 @@ def decide(
             if address
             else _nothing_private(sends, turn, sources)
             if sends is not None
+            else _typed(writes, turn.said())
+            if sink in ("rules", "reminders")
             else _own_words(writes, removes, turn.said())
         ):
             verdict, reason = ALLOW, why
@@ -299,6 +316,17 @@ def _hides_private(text: str, turn: TurnContext, known: set[str]) -> bool:
 def _own_words(writes: Sequence[str], removes: Sequence[str], said: Sequence[str]) -> str:
     theirs = all(repeats(text, said) for text in writes) and all(speaks_of(text, said) for text in removes)
     return "it repeats what the person said" if theirs and (writes or removes) else ""
+
+
+def _typed(writes: Sequence[str], said: Sequence[str]) -> str:
+    """A rule is kept in the words it was stated in: it must be a sentence that the person typed just now."""
+    typed = "\n".join(own_sentences(said[-1])) if said else ""
+    theirs = writes and all(_letters(text) in _letters(typed) for text in writes)
+    return "it is what the person typed" if theirs else ""
+
+
+def _letters(text: str) -> str:
+    return " ".join(re.findall(r"[^\W_]+", text.casefold()))
 
 
 def _names(text: str, address: str) -> bool:

@@ -15,6 +15,7 @@ from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
 from hermes.base.values import value
 from hermes.memory.approval import Approvals
+from hermes.memory.rules import RuleBook
 from hermes.memory.store import MemoryStore
 from hermes.safety.trust import SINKS, TurnContext
 from hermes.session.external import chosen_providers, leave_for_providers
@@ -87,6 +88,10 @@ class PendingWrites:
         pending = self.get(pending_id)
         if isinstance(pending, PendingSkill):
             return Approved(pending=pending, message=self._change_skill(pending))
+        if pending.target == "rules":
+            rules = [RuleBook(self._home).add(text, session=pending.cause.session) for text in pending.texts]
+            self._memory.reject(pending_id)
+            return Approved(pending=pending, message=f"Kept as {counted(len(rules), 'rule')}.")
         settings = load_settings(self._home)
         store = MemoryStore.open(self._home, settings=settings, project=pending.project)
         if names := chosen_providers(settings):

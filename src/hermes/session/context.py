@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hermes.base.values import Notices
     from hermes.conversations.database import SessionDB
     from hermes.memory.entries import Change
+    from hermes.memory.rules import Fired
     from hermes.memory.store import MemoryStore
     from hermes.prompt.assembly import Prompt
     from hermes.settings.config import Settings
@@ -137,8 +138,47 @@ def settled_until(messages: list[dict[str, Any]]) -> int:
     return next(at for at in range(len(messages) - 1, -1, -1) if messages[at]["role"] == "assistant")
 
 
-def noted(notes: str) -> dict[str, Any]:
-    return {"additions": sizes_of(folder_notes=notes)} if notes else {}
+def noted(notes: str, rules: str = "", fired: Sequence[Fired] = ()) -> dict[str, Any]:
+    """What was added to a tool's result, as its message records it."""
+    additions = sizes_of(folder_notes=notes, rules=rules)
+    record_fired(additions, fired)
+    return {"additions": additions} if additions else {}
+
+
+def record_fired(additions: list[dict[str, Any]], fired: Sequence[Fired]) -> None:
+    """Puts what fired, and why, beside the size of what the model was shown of it; receipts read it there."""
+    for each in additions:
+        if each["source"] == "rules":
+            each["fired"] = [one.as_dict() for one in fired]
+
+
+_RULES = "[Standing rules of the user that apply here; follow them:]"
+_HELD = (
+    "This call was not run yet, because rules of the user apply to it: {rules} Do what they say first. If the call "
+    "follows them, make it again; if it goes against them, do not make it and tell the user."
+)
+
+
+def shown(fired: Sequence[Fired]) -> str:
+    """What the model reads of rules that fired; "" for none."""
+    return "\n".join([_RULES, *(f"- {each.text}" for each in fired)]) if fired else ""
+
+
+def rule_to_ask(fired: Sequence[Fired]) -> str:
+    """The rules because of which the person must agree to a call."""
+    return " ".join(each.text for each in fired if each.enforce == "ask")
+
+
+def held_back(fired: Sequence[Fired], *, changes: bool) -> str:
+    """The result of a call that is held back once, so that the model reads the rules before it acts; "" to go on.
+
+    A call that only reads goes on, and so does one about which the person is asked anyway.
+    """
+    if not changes or rule_to_ask(fired) or not any(each.enforce == "hold" for each in fired):
+        return ""
+    rules = [each.text for each in fired]
+    told = _HELD.format(rules=" ".join(f"{text.rstrip('.!')}." for text in rules))
+    return json.dumps({"success": False, "held": True, "error": told}, ensure_ascii=False)
 
 
 def sizes_of(**parts: str) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
@@ -25,12 +26,13 @@ from hermes.tools.registry import Toolbox, check_tool, check_toolsets, is_enable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from datetime import date
+    from datetime import date, datetime
 
     from hermes.compaction.engine import Choice
     from hermes.conversations.database import SessionDB
     from hermes.conversations.search.semantic import Embedding
     from hermes.conversations.session_search import Helpers
+    from hermes.memory.rules import RulesInForce
     from hermes.memory.store import Archived
     from hermes.prompt.assembly import Prompt, ScanCache, SubdirectoryHints
     from hermes.providers.base import MemoryProvider
@@ -306,6 +308,7 @@ class SessionKeywords(TypedDict, total=False):
     vouches: bool
     ask: Callable[[str], bool] | None
     database: SessionDB | None
+    clock: Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -328,6 +331,7 @@ class SessionOptions:
     until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
 
     `database` is an open `state.db` of the same home and owner that several sessions use, instead of one handle each.
+    `clock` tells the time that rules and reminders go by.
     """
 
     context_length: int | None = None
@@ -348,6 +352,7 @@ class SessionOptions:
     vouches: bool = False
     ask: Callable[[str], bool] | None = None
     database: SessionDB | None = None
+    clock: Callable[[], float] = time.time
 
     def changed(self, more: Mapping[str, Any]) -> SessionOptions:
         """These options with other values; TypeError for a name that is none of them."""
@@ -386,10 +391,33 @@ class SessionParts:
     project: str
     has_owner: bool
     context_length: int | None
+    clock: Callable[[], float]
 
     @property
     def database(self) -> SessionDB:
         return self.storage.database
+
+    @cached_property
+    def rules(self) -> RulesInForce | None:
+        """The person's rules; None when the settings switch them off."""
+        if not self.settings.flag("rules.enabled"):
+            return None
+        from hermes.memory.rules import RuleBook, RulesInForce
+
+        return RulesInForce(
+            RuleBook(self.home),
+            Approvals(self.home),
+            tokens=self.settings.integer("rules.tokens"),
+            enforce=self.settings.text("rules.enforce"),
+        )
+
+    def now(self) -> datetime:
+        """The time in the zone of the settings, without the zone: what a clock on the person's wall shows."""
+        from datetime import datetime
+
+        from hermes.base.dates import zone_of
+
+        return datetime.fromtimestamp(self.clock(), zone_of(self.settings.text("timezone"))).replace(tzinfo=None)
 
     @cached_property
     def memory(self) -> MemoryTool:
@@ -647,6 +675,7 @@ def open_parts(
             project=scope,
             has_owner=owner is not None,
             context_length=options.context_length,
+            clock=options.clock,
         )
         if storage.is_open and os.path.isdir(place.join(UNSAVED)):
             from hermes.session.unsaved import KIND, take_up

@@ -64,9 +64,8 @@ def section_texts(sections: Sequence[Mapping[str, Any]], prompt: str | None) -> 
 def addition_texts(stored: StoredMessage) -> list[str | None]:
     """What was added to a message, in the order of its record. Recall is as the model saw it, within its fence."""
     additions, sent = stored.message.get("additions", ()), stored.message.get("api_content")
-    if sent is None:  # notes that came with a folder are the end of the result
-        return [stored.text[-each["characters"] :] for each in additions]
-    rest = sent[len(stored.text) + len(_BETWEEN) :]
+    # Without a text of its own the message was sent as stored: notes and rules are the end of a tool's result.
+    rest = stored.text if sent is None else sent[len(stored.text) + len(_BETWEEN) :]
     texts: list[str | None] = []
     for each in reversed(additions):
         text = rest if each["source"] == "recalled" else rest[-each["characters"] :]

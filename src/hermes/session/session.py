@@ -37,12 +37,16 @@ from hermes.session.context import (
     MemoryUpdates,
     Request,
     ReviewCounters,
+    held_back,
     is_answer,
     noted,
     origin_of,
     outside_from_dicts,
     parsed,
+    record_fired,
     reply_message,
+    rule_to_ask,
+    shown,
     sizes_of,
     sources_in,
     unanswered_calls,
@@ -77,6 +81,7 @@ if TYPE_CHECKING:
     from hermes.base.events import Compacted, Notice
     from hermes.conversations.database import SessionDB
     from hermes.llm.client import Model
+    from hermes.memory.rules import Fired, RulesInForce
     from hermes.memory.store import MemoryStore
     from hermes.prompt.assembly import Prompt
     from hermes.safety.trust import Decision
@@ -235,7 +240,9 @@ class MemorySession:
         handed, found = recalled, self.external.recall(public_words(text))
         recalled = "\n\n".join(filter(None, [handed, found]))
         announced = self._updates.take()
-        additions = [part for part in (build_memory_context_block(recalled), announced, overlay) if part]
+        fired = self._rules_for_turn(typed)
+        rules = shown(fired)
+        additions = [part for part in (build_memory_context_block(recalled), announced, rules, overlay) if part]
         message: dict[str, Any] = {"role": "user", "content": kept}
         if attached:
             message |= {OUTSIDE: "piped", TYPED: without_private(typed)}
@@ -243,7 +250,8 @@ class MemorySession:
             message[IMAGES] = stored
         if additions:
             message["api_content"] = "\n\n".join([kept, *additions])
-            message["additions"] = sizes_of(recalled=recalled, announcement=announced, overlay=overlay)
+            message["additions"] = sizes_of(recalled=recalled, announcement=announced, rules=rules, overlay=overlay)
+            record_fired(message["additions"], fired)
             if recalled:
                 message["additions"][0]["from"] = ["host"] * bool(handed) + self.external.recalled_by * bool(found)
             if overlay and self._parts.vouches:
@@ -252,6 +260,7 @@ class MemorySession:
             message["announced"] = dict(self._updates.seen)
         self._said = typed if kept == text else ""  # a statement with a gap in it is no statement to keep
         self._save(message, None if kept == text else (text, "\n\n".join([text, *additions])), images)
+        self._hear_rules()
         self._sync()
         self._unfinished = True
         return self.request()
@@ -294,11 +303,14 @@ class MemorySession:
         self._refuse_closed()
         self._with_fallback(lambda: expect_result(self, self._parts.database, call_id, content))
         hint = self._hints.for_call(arguments or {}) if self._hints else ""
-        shown = f"{content}\n\n{hint}" if hint else content
+        fired = self._rules_for_call(self._called_name(call_id), arguments) if arguments else []
+        rules = shown(fired)
+        told = "\n\n".join(filter(None, (content, hint, rules)))
         self.counters.called("")
-        self._save({"role": "tool", "tool_call_id": call_id, "content": shown, OUTSIDE: "tool", **noted(hint)})
+        saved = {"role": "tool", "tool_call_id": call_id, "content": told, OUTSIDE: "tool"}
+        self._save({**saved, **noted(hint, rules, fired)})
         self._sync()
-        return shown
+        return told
 
     def call_tool(
         self,
@@ -322,14 +334,23 @@ class MemorySession:
             result = to_json(failure(CUT_OFF))
             self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: ""})
             return result
+        fired = self._rules_for_call(name, arguments)
+        if held := held_back(fired, changes=getattr(self._parts.toolbox.get(name), "sink", "tool") != ""):
+            self._save(
+                {"role": "tool", "tool_call_id": call_id, "name": name, "content": held, OUTSIDE: ""}
+                | noted("", held, fired)
+            )
+            self._sync()
+            return held
         self.external.calling(call_id)
-        called = self._parts.toolbox.run(name, arguments, self._turn())
+        called = self._parts.toolbox.run(name, arguments, self._turn(rule_to_ask(fired)))
         self.external.calling("")
         notes, origin = self._notes_for(name, arguments)
-        result = called.text + notes
+        rules = shown(fired)
+        result = called.text + notes + (f"\n\n{rules}" if rules else "")
         self.counters.called(name)
         told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": result}
-        self._save({**told, OUTSIDE: called.origin or origin, **noted(notes)})
+        self._save({**told, OUTSIDE: called.origin or origin, **noted(notes, rules, fired)})
         self._sync()
         return result
 
@@ -719,9 +740,40 @@ class MemorySession:
         """What was saved so far survives a power cut: asked for whatever cannot be had again without the person."""
         self._with_fallback(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
 
-    def _turn(self) -> TurnContext:
+    def _turn(self, rule: str = "") -> TurnContext:
         known = self.turn_context()
-        return TurnContext(**(vars(known) | {"compact": self._compact_range}))
+        return TurnContext(**(vars(known) | {"compact": self._compact_range, "rule": rule}))
+
+    def _rules_for_turn(self, typed: str) -> list[Fired]:
+        return self._ask_rules(lambda rules: rules.begin(public_words(typed), self._parts.now()))
+
+    def _rules_for_call(self, name: str, arguments: str | Mapping[str, Any] | None) -> list[Fired]:
+        return self._ask_rules(lambda rules: rules.before_call(name, parsed(arguments), self._parts.now()))
+
+    def _ask_rules(self, ask: Callable[[RulesInForce], list[Fired]]) -> list[Fired]:
+        """What the rules say; a document that somebody broke must not stop a turn, so the person is told."""
+        try:
+            fired = ask(self._parts.rules) if self._parts.rules is not None else []
+        except StorageError as error:
+            self.notices.add("rules", f"your rules cannot be read: {error}")
+            return []
+        for each in fired:
+            self.fired(**each.as_dict())
+        return fired
+
+    def _hear_rules(self) -> None:
+        """Keeps the rules that the person states; a delegated task was worded by a model and states none."""
+        if self._parts.rules is None or not self._said or self._delegated_by is not None:
+            return
+        try:
+            for told in self._parts.rules.hear(self._said, self.turn_context()):
+                self.notices.add("rules", told)
+        except HermesError as error:
+            self.notices.add("rules", f"a rule was not kept: {error}")
+
+    def _called_name(self, call_id: str) -> str:
+        calls = (call for message in reversed(self.context.messages) for call in message.get("tool_calls") or ())
+        return next((str(call["function"]["name"]) for call in calls if call.get("id") == call_id), "tool")
 
     def _keep_decision(self, decision: Decision) -> None:
         self._parts.decisions.add(decision, self.id)

@@ -166,6 +166,15 @@ KEYS = (
         high=1_000_000,
     ),
     _integer("memory.nudge_interval", 10, "User turns between two reviews of what is worth remembering; 0 for never."),
+    _flag("rules.enabled", True, "Recognise standing rules of the person and bring them up when they apply."),
+    _choice(
+        "rules.enforce",
+        "hold",
+        ("tell", "hold", "ask"),
+        "What a new rule does to a call it fires on: tell the model with the result, hold the call back once so that "
+        "the model reads the rule first, or ask the person.",
+    ),
+    _integer("rules.tokens", 200, "Tokens that rules may add to a turn or to a tool's result.", low=20, high=5000),
     _flag("compression.enabled", True, "Compact the conversation before it outgrows the context window."),
     _number(
         "compression.threshold", 0.5, "Share of the context window at which compaction starts.", low=0.05, high=0.95

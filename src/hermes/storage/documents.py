@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hermes.storage.ports import DocumentFolder, Documents
 
     Request = TypeVar("Request")
+    Change = TypeVar("Change")
 
 _PATIENCE_WITH_WRITERS = 0.05
 _PAUSE = 0.001
@@ -476,6 +477,46 @@ class FileLease:
         self._lock.__exit__()
 
 
+class Document:
+    """One small JSON document of a home that people edit as well: read when it changed, changed under its lock."""
+
+    def __init__(self, documents: Documents, name: str) -> None:
+        self._documents, self._name = documents, name
+        self._seen: tuple[tuple[int, ...], dict[str, Any]] = ((), {})
+
+    def read(self) -> dict[str, Any]:
+        """What the document holds; {} when there is none. A file that is not JSON is an error that names it."""
+        folder = self._documents.open()
+        if folder is None:
+            return {}
+        with folder:
+            stamp = folder.stamp(self._name)
+            if stamp != self._seen[0]:
+                data = folder.read(self._name, at_most=_LARGEST_REQUEST) or b""
+                self._seen = (stamp, self._parsed(data, folder))
+        return self._seen[1]
+
+    def change(self, apply: Callable[[dict[str, Any]], Change]) -> Change:
+        """What `apply` makes of the document takes its place, durably; starts over when an editor saved meanwhile."""
+        with self._documents.create() as folder, folder.lock(f"{self._name}.lock", timeout=_LOCK_SECONDS):
+            for _ in range(_TRIES):
+                before = folder.stamp(self._name)
+                held = self._parsed(folder.read(self._name, at_most=_LARGEST_REQUEST) or b"", folder)
+                result = apply(held)
+                if folder.stamp(self._name) == before:
+                    folder.replace(self._name, (encode(held, indent=1) + "\n").encode())
+                    return result
+        raise StorageError(f"{self._documents.path}/{self._name} is saved by others all the time; try again")
+
+    def _parsed(self, data: bytes, folder: DocumentFolder) -> dict[str, Any]:
+        try:
+            found = decode(data) if data.strip() else {}
+        except (ValueError, RecursionError) as error:
+            raise StorageError(f"{folder.join(self._name)} is not JSON ({error}); mend or remove it") from error
+        return found if isinstance(found, dict) else {}
+
+
+_TRIES, _LOCK_SECONDS = 20, 5.0
 _LARGEST_REQUEST = 1 << 20
 _SUFFIX = ".json"
 

@@ -10,7 +10,7 @@ from hermes.base.errors import HermesError, SettingsError, WriteRefused
 from hermes.base.text import decode, encode, read_arguments
 from hermes.base.values import value
 from hermes.memory.entries import Cause
-from hermes.safety.trust import NO_TURN, SINKS, STAGE, decide
+from hermes.safety.trust import NO_TURN, SINKS, STAGE, TurnContext, decide
 from hermes.settings.schema import nearest
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from hermes.memory.approval import Approvals
-    from hermes.safety.trust import Decision, TurnContext
+    from hermes.safety.trust import Decision
 
     class Tool(Protocol):
         """One callable: `schema` is what the model sees, `call` gets arguments that fit it.
@@ -326,6 +326,8 @@ class Toolbox:
         try:
             if (held := self._held_back(tool, name, given, turn)) is not None:
                 return held, ""
+            if turn.rule:  # the person agreed to this call
+                turn = TurnContext(**(vars(turn) | {"rule": "", "approved": True}))
             result = tool.call(given, turn) if getattr(tool, "in_turn", False) else tool.call(given)
             if hasattr(tool, "origin_of"):
                 return result, tool.origin_of(given, result, turn)
@@ -342,6 +344,8 @@ class Toolbox:
     def _held_back(self, tool: Any, name: str, given: dict[str, Any], turn: TurnContext) -> dict[str, Any] | None:
         """What the model gets instead of a call that must wait or that the person refused; None to go on."""
         sink = getattr(tool, "sink", "tool")
+        if turn.rule:
+            return self._held_by_rule(sink or "tool", name, given, turn)
         if not sink or getattr(tool, "gates_itself", False):
             return None
         effect = tool.effect(given) if hasattr(tool, "effect") else {"sends": given}
@@ -358,6 +362,22 @@ class Toolbox:
             return None
         if self._untrusted == "refuse":
             return failure(f"{decision.reason}, and memory.untrusted_writes is refuse")
+        return self._staged(sink, name, given, turn, decision)
+
+    def _held_by_rule(self, sink: str, name: str, given: dict[str, Any], turn: TurnContext) -> dict[str, Any] | None:
+        """A rule of the person wants them asked before this call; where nobody can be asked now, the call waits."""
+        decision = decide(sink, turn, sends=given)
+        if decision.allowed:
+            return None
+        if turn.ask is None and self._approvals is not None:
+            return self._staged(sink, name, given, turn, decision)
+        refusal = consent(decision, turn, f"Let the agent call {name} with {_shortened(to_json(given))}?")
+        return failure(refusal) if refusal else None
+
+    def _staged(
+        self, sink: str, name: str, given: dict[str, Any], turn: TurnContext, decision: Decision
+    ) -> dict[str, Any]:
+        assert self._approvals is not None  # noqa: S101 - callers look first
         cause = Cause(origin=decision.origin or "unknown", session=turn.session, note=turn.note)
         call = {"tool": name, "arguments": given, "cwd": self._folder}
         pending = self._approvals.stage(sink, (), cause, decision.reason, sources=decision.evidence(), call=call)

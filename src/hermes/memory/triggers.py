@@ -1,0 +1,614 @@
+"""What a rule is about, as a trigger: acts such as commit or deploy, paths, topics and times; and when it fires.
+
+"Always run the linter before committing" is about `git commit`, "never e-mail customers on weekends" about messages to
+customers on two days. `text/rules.toml` says which words mean which tools, commands and files. English only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from datetime import datetime
+from fnmatch import fnmatch
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.values import lazy_pattern, value
+from hermes.base.words import STOP_WORDS, Words
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+
+_TEXT = os.path.join(os.path.dirname(__file__), "text")
+
+
+@cache
+def _speech() -> dict[str, str]:
+    """`text/speech.txt`: expressions by name, with the others that they contain filled in."""
+    found: dict[str, str] = {}
+    name = ""
+    with open(os.path.join(_TEXT, "speech.txt"), encoding="utf-8") as file:
+        for line in filter(None, (line.rstrip("\n") for line in file)):
+            if line.startswith("    |"):
+                found[name] += line[4:]
+            elif not line.startswith("#"):
+                name, _, pattern = line.partition(" ")
+                found[name] = f"{found[name]}|{pattern}" if name in found else pattern
+    return found
+
+
+@cache
+def speech(name: str) -> re.Pattern[str]:
+    known, filled = _speech(), _speech()[name]
+    while (inside := re.search(r"\{([a-z-]+)\}", filled)) is not None:
+        filled = filled.replace(inside[0], known[inside[1]])
+    return re.compile(filled, re.IGNORECASE)
+
+
+def stripped(sentence: str) -> tuple[str, bool]:
+    """The sentence without greetings and politeness, and whether it was asked for as a favour."""
+    led = speech("lead-in").sub("", " ".join(sentence.split())).replace("`", "").strip()
+    plain = speech("polite").sub("", led)
+    return plain, plain != led
+
+
+# --- triggers ---------------------------------------------------------------------------------------------------------
+
+
+@value
+class Window:
+    """When a rule counts: on these weekdays (0 is Monday; none for all) and from one minute of the day to another."""
+
+    days: tuple[int, ...] = ()
+    start: int = 0
+    end: int = 1440
+    outside: bool = False  # counts when the moment is not inside
+    months: tuple[int, ...] = ()
+
+    def holds(self, at: datetime) -> bool:
+        minute = at.hour * 60 + at.minute
+        day = at.weekday()
+        if self.start <= self.end:
+            inside = self.start <= minute < self.end
+        else:  # over midnight; the small hours belong to the day before
+            inside = minute >= self.start or minute < self.end
+            day = (day - 1) % 7 if minute < self.end else day
+        inside = inside and (not self.months or at.month in self.months)
+        return (inside and (not self.days or day in self.days)) is not self.outside
+
+
+@value
+class Trigger:
+    """What must happen for a rule to be brought up. All kinds that are given must fit; of each, one is enough.
+
+    `acts` are names of `text/rules.toml`; `tools` and `commands` are patterns with `*` that a person may add by hand.
+    """
+
+    acts: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    words: tuple[str, ...] = ()
+    times: tuple[Window, ...] = ()
+    tools: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.acts or self.paths or self.words or self.times or self.tools or self.commands)
+
+    def in_words(self) -> str:
+        kinds = {
+            "act": self.acts,
+            "path": self.paths,
+            "topic": self.words,
+            "tool": self.tools,
+            "command": self.commands,
+        }
+        said = [f"{kind} {' or '.join(each)}" for kind, each in kinds.items() if each]
+        return (
+            "; ".join([*said, *([f"time {' or '.join(map(_in_words, self.times))}"] if self.times else [])])
+            or "every session"
+        )
+
+
+@value
+class Act:
+    said: tuple[tuple[str, ...], ...]
+    tools: re.Pattern[str] | None
+    runs: re.Pattern[str] | None
+    given: re.Pattern[str] | None
+    paths: tuple[str, ...]
+    wide: bool
+    thing: bool
+    alone: bool
+    meant: bool
+
+
+class Tables:
+    """`text/rules.toml`, with its words stemmed as the index stems them."""
+
+    def __init__(self) -> None:
+        with open(os.path.join(_TEXT, "rules.toml"), "rb") as file:
+            raw = tomllib.load(file)
+        self._words = Words()
+        self._stems: dict[str, tuple[str, ...]] = {}
+        self.acts = {name: self._act(each) for name, each in raw["acts"].items()}
+        self.files = [(re.compile(pattern), tuple(globs)) for pattern, globs in raw["files"].items()]
+        groups = [self.stems(group) for group in raw["same"]["groups"]]
+        self.same = {stem: group[0] for group in groups for stem in group}
+        self.no_paths, self.no_folders = (frozenset(raw["glue"][key].split()) for key in ("no_paths", "no_folders"))
+        self.glue = frozenset(self.stems(raw["glue"]["words"])) | frozenset(self.stems(" ".join(STOP_WORDS)))
+
+    def stems(self, text: str) -> tuple[str, ...]:
+        if text not in self._stems:
+            if len(self._stems) > 500:  # noqa: PLR2004
+                self._stems.clear()
+            self._stems[text] = tuple(self._words.of(text))
+        return self._stems[text]
+
+    def topics(self, text: str) -> set[str]:
+        return {self.same.get(stem, stem) for stem in self.stems(text)}
+
+    def _act(self, raw: Mapping[str, Any]) -> Act:
+        said = raw["said"].split("|")
+        compiled: dict[str, Any] = {
+            key: re.compile(raw[key], re.IGNORECASE) if key in raw else None for key in ("tools", "runs", "given")
+        }
+        flags: dict[str, Any] = {key: bool(raw.get(key)) for key in ("wide", "thing", "alone", "meant")}
+        phrases = tuple(tuple(self._words.of(each)) for each in (*said[0].split(), *said[1:]))
+        return Act(said=phrases, paths=tuple(raw.get("paths", ())), **compiled, **flags)
+
+
+@cache
+def tables() -> Tables:
+    return Tables()
+
+
+_COMMAND = lazy_pattern(r"`([^`]+)`")
+_NAMED = lazy_pattern("\u2018[^\u2019]*\u2019")  # a wording to use or to avoid
+
+
+def trigger_of(sentence: str) -> Trigger:
+    """What a rule is about: the situation it names, else what it tells to do or not to do."""
+    known = tables()
+    text = stripped(sentence)[0].strip(" .!") or sentence
+    windows, text = times_in(text)
+    only = re.search(r"\bonly\b", text, re.IGNORECASE)
+    bare = (speech("except").sub("", text) or text).strip(" ,.")
+    if not speech("leading").match(bare):
+        bare = re.sub(r",\s*please\b.*$", "", bare, flags=re.IGNORECASE) or bare
+    negative = bool(speech("negative").match(bare))
+    split = (
+        speech("leading").match(bare)
+        or speech("wanted").match(bare)
+        or (speech("subject").match(bare) if not negative else None)
+        or speech("trailing").match(bare)
+        or ((speech("style").match(bare) or speech("manner").match(bare)) if not negative else None)
+    )
+    when, then = (split["when"], split["then"]) if split else ("", bare)
+    again = re.search(r"\byou\b.*?\s(?=you\b)", when)  # "every time you restart nginx you test the config"
+    when = when[: again.end()] if again else when
+    situation, told = _read(known, when), _read(known, then)
+    if speech("by-person").match(when):  # "when I write about taxes" is about taxes
+        situation = _joined(situation, acts=tuple(name for name in situation.acts if not known.acts[name].wide))
+    elif re.search(r"\b(?:it|them|those)\b", when):  # "back up config files before you edit them"
+        situation = _joined(situation, paths=situation.paths or told.paths, words=situation.words or told.words)
+    if negative and (told.paths or is_narrow(told)):
+        chosen = told
+        if speech("leading").match(bare) and situation.paths and not told.paths:
+            chosen = _joined(told, paths=situation.paths)
+    else:
+        chosen = told if situation.is_empty else situation
+    if chosen.is_empty:
+        chosen = _read(known, text)
+    if chosen.paths and re.search(r"\b(?:or|and) (?:in|to|on|into)\b", text, re.IGNORECASE):
+        chosen = _joined(chosen, acts=tuple(dict.fromkeys((*chosen.acts, "edit"))))
+    if speech("untouched").search(text) and not is_narrow(chosen):
+        chosen = _joined(chosen, acts=("edit",))
+    if chosen.paths and not chosen.acts:
+        chosen = _joined(chosen, acts=("edit",))  # how a kind of file is to be written
+    part = when if chosen is situation else text
+    commands = tuple(each for each in _COMMAND.findall(sentence) if each in part and " " in each)
+    return _joined(chosen, times=() if only else windows, commands=commands)
+
+
+def _joined(trigger: Trigger, **more: Any) -> Trigger:
+    return Trigger(**(vars(trigger) | more))
+
+
+def is_narrow(trigger: Trigger) -> bool:
+    return any(not tables().acts[name].wide for name in trigger.acts)
+
+
+def acts_in(text: str) -> list[str]:
+    known = tables()
+    return [name for name in _read(known, text).acts if not known.acts[name].wide] if text else []
+
+
+def _read(known: Tables, text: str) -> Trigger:
+    """The acts, paths and topics that a part of a rule names."""
+    if not text:
+        return Trigger()
+    globs: list[str] = []
+    text = re.sub(
+        r"\b(?:stop|avoid|quit) (?=\w+ing)",
+        "",
+        re.sub(r"\b(commit|error|log|warning) messages?\b", r"\1", _NAMED.sub(" ", text), flags=re.IGNORECASE),
+    )
+    rest = text
+    for found in speech("path").finditer(text):
+        if found[0].casefold() not in known.no_paths:
+            globs += _globs(found[0])
+            rest = rest.replace(found[0], " ")
+    for found in speech("folder").finditer(rest):
+        name = found[1] or found[2]
+        if name.casefold() not in known.no_folders and not known.glue.intersection(known.stems(name)):
+            globs += _globs(f"{name}/")
+            rest = rest.replace(found[0], " ")
+    for pattern, kinds in known.files:
+        if pattern.search(rest):
+            globs += kinds
+    rest = rest.lower()
+    stems = known.stems(rest)
+    line = f" {' '.join(stems)} "
+    acts = [name for name, act in known.acts.items() if any(f" {' '.join(said)} " in line for said in act.said)]
+    if "force push" in acts and "push" in acts:
+        acts.remove("push")
+    if "rm -rf" in acts:
+        acts.remove("delete")
+    spoken = {stem for name in acts for said in known.acts[name].said for stem in said}
+    small = known.glue | spoken
+    tokens = re.findall(r"[^\W_][\w'-]+", _without_kinds(known, text).lower())
+    topics = [each for each in tokens if not each[0].isdigit() and small.isdisjoint(known.stems(each))]
+    return Trigger(
+        acts=tuple(acts),
+        paths=tuple(dict.fromkeys(globs)),
+        words=tuple(dict.fromkeys(topics)),
+    )
+
+
+def _without_kinds(known: Tables, text: str) -> str:
+    text = speech("folder").sub(" ", speech("path").sub(" ", text))
+    for pattern, _ in known.files:
+        text = pattern.sub(" ", text)
+    return text
+
+
+def _globs(path: str) -> list[str]:
+    path = path.removeprefix("./").strip("`'\"")
+    if path.startswith("~/"):
+        return [path, f"{path}/*", f"*/{path[2:]}", f"*/{path[2:]}/*"]
+    if path.startswith("*."):
+        return [path]
+    if path.startswith(".") and "/" not in path:
+        return [path, f"*/{path}", f"{path}.*", f"*{path}", f"{path}/*", f"*/{path}/*"]
+    if path.endswith("/"):
+        return [f"{path}*", f"*/{path}*"]
+    return [path, f"*/{path}", f"{path}/*", f"*/{path}/*"]
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_WORKDAYS = (0, 1, 2, 3, 4)
+_HOURS = {
+    "off": Window(days=_WORKDAYS, start=540, end=1050, outside=True),
+    "work": Window(days=_WORKDAYS, start=540, end=1050),
+    "night": Window(start=1320, end=360),
+    "day": Window(start=480, end=1080),
+    "morning": Window(start=300, end=720),
+    "afternoon": Window(start=720, end=1080),
+    "evening": Window(start=1080, end=1440),
+    "lunch": Window(start=720, end=840),
+}
+
+
+def times_in(text: str) -> tuple[tuple[Window, ...], str]:
+    """The times a rule names, and the text without them."""
+    days: list[tuple[int, ...]] = []
+    hours: list[Window] = []
+
+    def take_days(found: re.Match[str]) -> str:
+        if found["end"]:
+            named: tuple[int, ...] = (5, 6)
+        elif found["work"]:
+            named = _WORKDAYS
+        else:
+            first = DAYS.index(found["first"][:3].lower())
+            last = DAYS.index(found["last"][:3].lower()) if found["last"] else first
+            named = tuple((first + step) % 7 for step in range((last - first) % 7 + 1))
+            named += tuple(DAYS.index(each[:3].lower()) for each in speech("day").findall(found["more"] or ""))
+        days.append(named)
+        if found["part"]:
+            hours.append(_HOURS[found["part"].lower().removesuffix("s")])
+        return " "
+
+    def take_hours(found: re.Match[str], window: Callable[[re.Match[str]], Window | None]) -> str:
+        made = window(found)
+        if made is None:
+            return found[0]
+        hours.append(made)
+        return " "
+
+    text = speech("between").sub(lambda found: take_hours(found, _between), text)
+    joined = re.search(r"\b(?:or|and)\b(?:\s+\w+){0,2}\s+(?:after|before|past|on|at)\b", text, re.IGNORECASE)
+    text = speech("since").sub(lambda found: take_hours(found, lambda each: _from(each["a"])), text)
+    text = speech("until").sub(lambda found: take_hours(found, lambda each: _to(each["a"])), text)
+    for name, window in _HOURS.items():
+        text = speech(f"hours-{name}").sub(lambda found, window=window: take_hours(found, lambda _: window), text)  # type: ignore[misc]
+    text = speech("days-named").sub(take_days, text)
+    months = tuple(_MONTHS.index(found[:3].lower()) + 1 for found in speech("months").findall(text))
+    if months:
+        text = speech("months").sub(" ", text)
+        hours.append(Window(months=months))
+    text = " ".join(text.split())
+    if days and hours and not joined:
+        both = tuple(day for named in days for day in named)
+        return tuple(Window(**(vars(each) | {"days": both})) for each in hours), text
+    return (*(Window(days=named) for named in days), *hours), text
+
+
+def _between(found: re.Match[str]) -> Window | None:
+    second = _minute(found["b"])
+    first = _minute(found["a"], like=found["b"])
+    if first is None or second is None:
+        return None
+    if second < first and not re.search(r"[ap]\.?m", found[0], re.IGNORECASE) and second <= 720 and first < 720:  # noqa: PLR2004 - "9 to 5"
+        second += 720
+    return Window(start=first, end=second)
+
+
+def _from(clock: str) -> Window | None:
+    start = _minute(clock, evening=True)
+    return None if start is None else Window(start=start, end=300 if start >= 900 else 1440)  # noqa: PLR2004
+
+
+def _to(clock: str) -> Window | None:
+    end = _minute(clock)
+    return None if end is None else Window(start=0, end=end)
+
+
+def _minute(clock: str, *, like: str = "", evening: bool = False) -> int | None:
+    """The minute of the day; a plain small number behind "after" means the evening."""
+    text = clock.lower().replace(".", "")
+    text = re.sub(r"\s*(?:in the (?:afternoon|evening)|at night)$", "pm", re.sub(r"\s*in the morning$", "am", text))
+    if text in ("noon", "midnight"):
+        return 720 if text == "noon" else 1440 if not evening else 0
+    found = re.match(r"(\d{1,2})(?::(\d\d))?\s*(am|pm)?", text)
+    if not found or int(found[1]) > 24:  # noqa: PLR2004
+        return None
+    hour, early = int(found[1]) % 24, int(found[1]) < 8  # noqa: PLR2004 - nobody means seven in the morning
+    half = found[3] or ("am" if "am" in like.lower() else "pm" if "pm" in like.lower() and early else "")
+    if (half == "pm" and hour < 12) or (not half and evening and not found[2] and early):  # noqa: PLR2004
+        hour += 12
+    elif half == "am" and hour == 12:  # noqa: PLR2004
+        hour = 0
+    return hour * 60 + int(found[2] or 0)
+
+
+def _in_words(window: Window) -> str:
+    days = " ".join([*(DAYS[day] for day in window.days), *(_MONTHS[month - 1] for month in window.months)])
+    clock = "" if (window.start, window.end) == (0, 1440) else f"{_hours(window.start)}-{_hours(window.end)}"
+    return f"{'outside ' if window.outside else ''}{' '.join(filter(None, (days, clock)))}"
+
+
+def _hours(minute: int) -> str:
+    return f"{minute // 60:02}:{minute % 60:02}"
+
+
+# --- whether a rule fires ---------------------------------------------------------------------------------------------
+
+_PATH_KEYS = lazy_pattern(r"path|file|folder|dir|target|source|dest", re.IGNORECASE)
+_COMMAND_KEYS = ("command", "cmd", "script", "code", "input")
+_SHELLS = lazy_pattern(r"terminal|shell|bash|exec|process|command|run|console|ssh", re.IGNORECASE)
+_ISO = lazy_pattern(r"\b(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d))?")
+_PATCHED = lazy_pattern(r"^(?:\+\+\+ b/|\*\*\* (?:Update|Add|Delete) File: )(\S+)", re.MULTILINE)
+_LONGEST_TEXT = 4_000
+_CONTRASTS = {
+    "product": frozenset(
+        ["stage", "dev", "develop", "local", "localhost", "sandbox", "preview", "qa", "uat", "test", "demo", "canari"]
+    )
+}
+_MANAGERS = frozenset(["npm", "pnpm", "yarn", "pip", "poetri", "uv", "brew", "apt", "cargo", "gem", "bun", "conda"])
+
+
+class Situation:
+    """A call of a tool, or the beginning of a turn (no `tool`), with what the person said and the time."""
+
+    def __init__(self, tool: str, arguments: Mapping[str, Any] | None, said: str, at: datetime) -> None:
+        known = self._known = tables()
+        self.tool, self.at, self._said = tool, at, said
+        given = list(_strings(arguments or {}))
+        self._values = [text.strip() for _, text in given]
+        shell = [text for key, text in given if key in _COMMAND_KEYS]
+        self.command = " ; ".join(shell) if shell and (_SHELLS.search(tool) or "command" in (arguments or {})) else ""
+        self.paths = [text for key, text in given if _PATH_KEYS.search(key) and len(text) < 300 and "\n" not in text]  # noqa: PLR2004
+        places = re.findall(
+            r"[\w.*~/-]*[./][\w.*/-]+|\bDockerfile\b|\bMakefile\b", self.command or ("" if tool else said)
+        )
+        self.paths += [each for each in places if "://" not in each]
+        self.paths += [path for text in self._values for path in _PATCHED.findall(text)]
+        self._text = " ".join(
+            [tool.replace("_", " ").replace("-", " "), *(text[:_LONGEST_TEXT] for text in self._values)]
+        )
+        self._loose = re.sub(r"[_/.-]+", " ", self._text)
+        self._line = f" {' '.join(known.stems(said))} "
+
+    def words(self) -> set[str]:
+        return self._known.topics(self._loose) | self._known.topics(self._text)
+
+    def does(self, name: str, *, writes: bool = True) -> bool:
+        """Whether this is the act; at the beginning of a turn, whether the person speaks of it."""
+        act = self._known.acts[name]
+        if not self.tool:
+            return name == "reply" or any(f" {' '.join(phrase)} " in self._line for phrase in act.said)
+        if self.command:
+            return bool(act.runs and act.runs.search(self.command))
+        named = act.tools is not None and act.tools.search(self.tool)
+        if (
+            named
+            and act.wide is False
+            and speech("lists").search(self.tool)
+            and name not in ("search", "web", "remember", "log", "database", "book")
+        ):
+            named = None
+        writes = writes and any(_fits(path, glob) for path in self.paths for glob in act.paths)
+        if act.meant and not named and speech("general").search(self.tool):
+            named = re.search(
+                r"(?:^| )" + "|".join(re.escape(" ".join(each)) for each in act.said) + r"(?= |$)", self._line.strip()
+            )
+        fits = act.given is not None and any(act.given.search(text) for text in self._values)
+        return bool(named or fits or (writes and self._known.acts["edit"].tools.search(self.tool)))  # type: ignore[union-attr]
+
+    def mentions(self, name: str) -> bool:
+        """Whether the call or the person speaks of the thing that an act is about."""
+        line = f"{self._line}{' '.join(self._known.stems(self._loose))} "
+        return self.does(name) or any(f" {' '.join(phrase)} " in line for phrase in self._known.acts[name].said)
+
+    def path_in(self, globs: Iterable[str]) -> str:
+        """The path of the call that one of these patterns means, or the command that works on such files."""
+        for glob in globs:
+            if glob.startswith("$"):
+                found = re.search(glob[1:], self.command)
+                if found:
+                    return found[0]
+            for path in self.paths:
+                if _fits(path.removeprefix("./"), glob):
+                    return path
+        return ""
+
+    def speaks_of(self, topics: Iterable[str]) -> list[str]:
+        """The topics that the call or the person's words have."""
+        wanted = list(topics)
+        there = self.words() | self._known.topics(self._said) if wanted else set()
+        return [each for each in wanted if self._known.topics(each) <= there]
+
+    def is_elsewhere(self, topics: Iterable[str]) -> bool:
+        """Whether the call names the opposite of a topic: staging for production, another branch for main."""
+        words, topics = self.words(), {stem for each in topics for stem in self._known.topics(each)}
+        if any(words & _CONTRASTS.get(each, frozenset()) for each in topics):
+            return True
+        if (named := _MANAGERS.intersection(topics)) and (there := _MANAGERS & words) and not named & there:
+            return True
+        pushed = re.search(r"\bpush\b(?:\s+-\S+)*\s+\S+\s+(\S+)", self.command)
+        return pushed is not None and "main" in topics and "main" not in self._known.topics(pushed[1].replace("/", "_"))
+
+    def moments(self) -> list[datetime]:
+        """The times that count: those of an appointment, when the call makes one, else now."""
+        if self.tool and (self.does("schedule") or self.does("book")):
+            found = [f"{day}T{clock or '12:00'}" for day, clock in _ISO.findall(self._text)]
+            return [moment for each in found if (moment := _moment(each)) is not None] or [self.at]
+        return [self.at]
+
+
+def why(trigger: Trigger, now: Situation) -> str:
+    """Why a rule fires in this situation; "" when it does not."""
+    if trigger.times and not any(window.holds(moment) for window in trigger.times for moment in now.moments()):
+        return ""
+    reasons = [f"time {' or '.join(map(_in_words, trigger.times))}"] if trigger.times else []
+    named = _named(trigger, now)
+    only_named = (trigger.tools or trigger.commands) and not (trigger.acts or trigger.paths or trigger.words)
+    about = [] if named else None if only_named else _about(trigger, now)
+    if about is None:
+        return ""
+    return "; ".join([*reasons, *about, *([named] if named else [])])
+
+
+def _about(trigger: Trigger, now: Situation) -> list[str] | None:
+    """The acts, paths and topics of the trigger that are here; None when something that it needs is not.
+
+    A narrow act is enough by itself where a call does not say what it is done to (`git commit`); otherwise the things
+    and topics that the rule names must come up as well, in the call or in the person's words.
+    """
+    known = tables()
+    acts = [name for name in trigger.acts if name in known.acts]
+    things = [name for name in acts if known.acts[name].thing]
+    wide = [name for name in acts if known.acts[name].wide]
+    narrow = [name for name in acts if name not in things and name not in wide]
+    if not (acts or trigger.paths or trigger.words or trigger.times):
+        return None
+    writes = "run" not in wide or "edit" in wide  # "before running migrations" is not about writing one
+    looked_at = narrow or [*wide, *things]
+    done = [name for name in looked_at if now.does(name, writes=writes)]
+    path = now.path_in(trigger.paths)
+    if path and narrow and "edit" in wide and now.does("edit"):
+        done.append("edit")
+    topics = now.speaks_of(trigger.words)
+    objects = topics if trigger.words else [name for name in things if name in done or now.mentions(name)]
+    wants_objects = bool(trigger.words or (things and acts != things))
+    lone = now.tool and any(known.acts[name].alone for name in done)
+    misses = (
+        acts and not done,
+        trigger.paths and not path and (not narrow or now.paths),
+        wants_objects and not objects and not path and not lone,
+        narrow and now.is_elsewhere(trigger.words),
+    )
+    if any(misses):
+        return None
+    return [
+        *(f"act {name}" for name in done),
+        *([f"path {path}"] if path else []),
+        *(f"topic {each}" for each in topics),
+    ]
+
+
+def _named(trigger: Trigger, now: Situation) -> str:
+    """The tool or command that a rule names outright, when it is this one."""
+    for pattern in trigger.tools:
+        if now.tool and fnmatch(now.tool, pattern):
+            return f"tool {now.tool}"
+    parts = [" ".join(part.split()) for part in re.split(r"[;&|\n]+", now.command)]
+    for pattern in trigger.commands:
+        if any(fnmatch(part, each) for part in parts for each in (f"{pattern}*", f"* {pattern}*")):
+            return f"command {pattern}"
+    return ""
+
+
+def _fits(path: str, glob: str) -> bool:
+    name, wanted = path.casefold(), glob.casefold()
+    return fnmatch(name, wanted) or ("/" not in wanted and fnmatch(os.path.basename(name), wanted))
+
+
+def _strings(document: Mapping[str, Any], name: str = "") -> Iterator[tuple[str, str]]:
+    for key, each in document.items():
+        if isinstance(each, str):
+            yield str(key), each
+        elif isinstance(each, dict):
+            yield from _strings(each, str(key))
+        elif isinstance(each, list | tuple):
+            yield from _strings(
+                {f"{key}": " ".join(map(str, each))}
+                if all(isinstance(one, str) for one in each)
+                else {str(at): one for at, one in enumerate(each)},
+                name,
+            )
+        elif each is not None and not isinstance(each, bool):
+            yield str(key), str(each)
+
+
+def _moment(text: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def window_as_dict(window: Window) -> dict[str, Any]:
+    told: dict[str, Any] = {"days": [DAYS[day] for day in window.days]} if window.days else {}
+    if (window.start, window.end) != (0, 1440):
+        told |= {"from": _hours(window.start), "to": _hours(window.end)}
+    told |= {"months": [_MONTHS[month - 1] for month in window.months]} if window.months else {}
+    return told | ({"outside": True} if window.outside else {})
+
+
+def window_of(record: Mapping[str, Any]) -> Window:
+    def minute(text: str) -> int:
+        hours, _, minutes = text.partition(":")
+        return int(hours) * 60 + int(minutes or 0)
+
+    days = tuple(DAYS.index(str(day)[:3].lower()) for day in record.get("days", ()))
+    start, end = minute(str(record.get("from", "0:00"))), minute(str(record.get("to", "24:00")))
+    months = tuple(_MONTHS.index(str(month)[:3].lower()) + 1 for month in record.get("months", ()))
+    return Window(days=days, start=start, end=end, outside=bool(record.get("outside")), months=months)
