@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from hermes.base.errors import HermesError
 from hermes.base.events import Continuing, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.safety.fence import without_private
+from hermes.session.background import Background
 from hermes.session.lifecycle import Titles
 from hermes.session.models import helper, main_model
 from hermes.session.parts import SessionOptions
@@ -322,7 +323,7 @@ class Agent:
             servers=tools.servers,
             open_steps=tools.open_steps,
         )
-        agent.reviews.tidy_if_due()
+        agent.reviews.tidy_if_due(parts.model)
         return agent
 
     def turn(
@@ -465,7 +466,8 @@ class Agent:
         about = self.session.about()
         if self._titles is None and not interrupted and about.title is None and about.kind != "delegate":
             try:
-                ask = helper(self._settings, "title_generation", own_only=True)
+                budget = Background(self.session.database, self._settings)
+                ask = helper(self._settings, "title_generation", own_only=True, budget=budget)
             except HermesError as error:  # the answer is there; a name can be made of its words
                 ask = None
                 self.session.notices.add("model", f"no helper model for titles: {error}")

@@ -18,6 +18,12 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "review.notice": ("one line tells the person what was saved: off, on or verbose", "product"),
     "review.failure": ("a failing review is logged and shown by status, never in the turn", "003 Failure Modes"),
     "review.cost": ("calls and tokens of a review, and tokens of a day, are limited by settings", "product"),
+    "background.budget": (
+        "reviews, curation, digests, notes and titles share a budget per day, in tokens and dollars, that status shows",
+        "issue 32",
+    ),
+    "background.waits": ("what no budget is left for waits, survives a restart and runs on another day", "issue 32"),
+    "background.alarm": ("status and doctor tell when consolidation keeps spending and changes nothing", "issue 32"),
     "review.close": ("closing waits a bounded time for a review and then stops it", "product"),
     "review.elsewhere": ("a review by another model gets a digest and only the tools that run", "product"),
     "review.curation": ("an agent that starts runs the curator when it is due and the home was idle", "product"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 _SECONDS = 10
+_RECEIPTS_OF = 20  # conversations
 _REFUSES_THE_KEY = (401, 403)
 _SERVER_ERROR = 500
 
@@ -335,6 +336,7 @@ def _scratch_database(home: Home) -> Iterator[Check]:
 def _conversations(home: Home, options: Options) -> Iterator[Check]:
     if storage_address(home):
         yield _on_a_server(home)
+        yield from _receipts_and_background(home)
         return
     path = home.join(DATABASE)
     if not os.path.exists(path):
@@ -357,6 +359,7 @@ def _conversations(home: Home, options: Options) -> Iterator[Check]:
         yield _sound(path, fix=options.fix)
     yield from _log(home, path, fix=options.fix)
     yield from _unfinished_imports(path)
+    yield from _receipts_and_background(home)
 
 
 def _on_a_server(home: Home) -> Check:
@@ -368,6 +371,34 @@ def _on_a_server(home: Home) -> Check:
         return Check(
             name="conversations", state=OK, found=f"{held} at {db.path}; `hermes storage check` reads them all"
         )
+
+
+def _receipts_and_background(home: Home) -> Iterator[Check]:
+    """Whether receipts of the newest conversations hold, and whether work in the background is of use."""
+    from hermes.conversations.receipts import TAMPERED
+    from hermes.session.background import Background
+    from hermes.session.parts import open_past
+    from hermes.session.receipts import Receipts
+
+    past = open_past(home)
+    if past is None:
+        return
+    with past:
+        receipts = Receipts(home, past)
+        newest = past.list_sessions(limit=_RECEIPTS_OF)
+        found = [each for session in newest for each in receipts.verify(session.id)]
+        wrong = [each for each in found if each.state == TAMPERED]
+        alarms = Background(past, load_settings(home)).alarms()
+    for each in wrong[:_SHOWN]:
+        told = f"{each.record.get('id')}: {'; '.join(each.problems)}"
+        remedy = "`hermes receipts verify` looks at all; somebody changed the database, a backup has it as it was"
+        yield Check(name="receipts", state=PROBLEM, found=told, remedy=remedy)
+    if found and not wrong:
+        held = f"{counted(len(found), 'receipt')} of the newest {counted(len(newest), 'conversation')} checked"
+        yield Check(name="receipts", state=OK, found=f"{held}: none was changed")
+    for alarm in alarms:
+        told, _, remedy = alarm.partition("; ")
+        yield Check(name="background", state=WARNING, found=told, remedy=remedy)
 
 
 def _unsaved(home: Home, *, fix: bool) -> Iterator[Check]:

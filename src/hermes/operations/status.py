@@ -13,6 +13,7 @@ from hermes.conversations.recorded_import import unfinished_in_words
 from hermes.memory.store import usage
 from hermes.operations.checks import provider_states
 from hermes.session.approvals import PendingWrites
+from hermes.session.background import Background
 from hermes.session.curator import CurationLog
 from hermes.session.engines import engine_state
 from hermes.session.parts import open_parts
@@ -53,6 +54,7 @@ def collect_status(home: Home, settings: Settings) -> dict[str, Any]:
             "engine": _engine(parts),
             "review": _last_review(parts),
             "curation": CurationLog(home).last(),
+            "background": _background(parts),
         }
     finally:
         parts.close()
@@ -113,6 +115,14 @@ def _last_review(parts: SessionParts) -> dict[str, Any] | None:
         return last_review(parts.database) if parts.storage.is_open else None
     except HermesError as error:
         return {"status": "unknown", "error": str(error)}
+
+
+def _background(parts: SessionParts) -> dict[str, Any]:
+    """What work in the background took today, of how much, and what waits."""
+    try:
+        return Background(parts.database, parts.settings).as_dict() if parts.storage.is_open else {}
+    except HermesError as error:
+        return {"problem": str(error)}
 
 
 def _engine(parts: SessionParts) -> dict[str, Any]:

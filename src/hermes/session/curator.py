@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
     from hermes.memory.curation import Contradiction, Operation
     from hermes.memory.store import MemoryStore
+    from hermes.session.background import Background
     from hermes.settings.config import Settings
 
     Ask = Callable[[str, str], str]
@@ -373,10 +374,10 @@ def _shown(target: str, found: Contradiction) -> dict[str, str]:
     return {"target": target, "one": found.one, "other": found.other, "why": found.why}
 
 
-def helper_for(settings: Settings) -> Ask | None:
-    """The helper model the settings name for curation, when they want one to be asked."""
+def helper_for(settings: Settings, budget: Background | None = None) -> Ask | None:
+    """The helper model the settings name for curation, when they want one to be asked; paid from the budget."""
     if not settings.flag("curator.consolidate"):
         return None
     from hermes.session.models import helper
 
-    return helper(settings, "curator")
+    return helper(settings, "curator", budget=budget)

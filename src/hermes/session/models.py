@@ -10,12 +10,14 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import Interrupted, ModelUnreachable, NotFound, SettingsError, WrongKey
+from hermes.base.errors import Interrupted, ModelError, ModelUnreachable, NotFound, SettingsError, WrongKey
+from hermes.base.tokens import estimate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hermes.llm.client import Endpoint, Model
+    from hermes.session.background import Background
     from hermes.settings.config import Settings
 
     Helper = Callable[[str, str], str]
@@ -52,8 +54,18 @@ def helper_model(settings: Settings, task: str, *, main: Model | None = None, ow
         return None
 
 
-def helper(settings: Settings, task: str, *, main: Model | None = None, own_only: bool = False) -> Helper | None:
-    """The model of a background task as a function; an answer that takes longer than its time-out is an error."""
+def helper(
+    settings: Settings,
+    task: str,
+    *,
+    main: Model | None = None,
+    own_only: bool = False,
+    budget: Background | None = None,
+) -> Helper | None:
+    """The model of a background task as a function; an answer that takes longer than its time-out is an error.
+
+    With a `budget` each call is counted, and refused (ModelError) when the budget of the day is spent.
+    """
     model = helper_model(settings, task, main=main, own_only=own_only)
     if model is None:
         return None
@@ -62,21 +74,27 @@ def helper(settings: Settings, task: str, *, main: Model | None = None, own_only
 
     def ask(system: str, text: str) -> str:
         wanted = f"{system}\n\nWrite in this language: {language}" if language else system
-        return answer(model, wanted, text, seconds)
+        return answer(model, wanted, text, seconds, task=task, budget=budget)
 
     return ask
 
 
-def answer(model: Model, system: str, text: str, seconds: float) -> str:
-    """One question without tools, answered within `seconds`."""
+def answer(
+    model: Model, system: str, text: str, seconds: float, *, task: str = "", budget: Background | None = None
+) -> str:
+    """One question without tools, answered within `seconds` and paid from the budget of the task."""
     from hermes.base.events import Finished
 
+    if budget is not None and (why := budget.why_not(estimate(system) + estimate(text), task)):
+        raise ModelError(f"{why}; it goes on tomorrow")
     end = time.monotonic() + seconds
     asked = model.stream(system, [{"role": "user", "content": text}], cancelled=lambda: time.monotonic() > end)
     try:
         finished = next(event for event in asked if isinstance(event, Finished))
     except Interrupted as error:
         raise ModelUnreachable(f"{model.name} had no answer within {seconds:g} s") from error
+    if budget is not None:
+        budget.count(task, finished.usage, finished.model or model.name)
     content = finished.message.get("content") or ""
     return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
 

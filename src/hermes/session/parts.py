@@ -590,7 +590,7 @@ class SessionParts:
             self.storage.past,
             lambda query, session: find_archived(self.store, query, session) if self.store else [],
             project=self.project,
-            helpers=search_helpers(self.settings),
+            helpers=search_helpers(self.settings, lambda: self.database),
         )
 
     def _context_expand(self) -> Tool:
@@ -780,11 +780,11 @@ def context_expand_tool(
     return ContextExpand(read)
 
 
-def search_helpers(settings: Settings) -> Helpers | None:
+def search_helpers(settings: Settings, database: Callable[[], SessionDB]) -> Helpers | None:
     """Models are made when they are asked; one that cannot be made or does not answer leaves the plain search."""
     if not any(is_named(settings, task) for task in (DIGEST, REWRITE)):
         return None
-    digest, rewrite = _asking(settings, DIGEST), _asking(settings, REWRITE)
+    digest, rewrite = _asking(settings, DIGEST, database), _asking(settings, REWRITE, database)
 
     def summarise(text: str) -> str:
         return digest(_prose("search_digest.md"), text)
@@ -801,11 +801,13 @@ def search_helpers(settings: Settings) -> Helpers | None:
     )
 
 
-def _asking(settings: Settings, task: str) -> Callable[[str, str], str]:
+def _asking(settings: Settings, task: str, database: Callable[[], SessionDB]) -> Callable[[str, str], str]:
     def asked(system: str, text: str) -> str:
+        from hermes.session.background import Background
         from hermes.session.models import helper
 
-        ask = helper(settings, task, own_only=True)  # one for each question: several may be asked at once
+        budget = Background(database(), settings)
+        ask = helper(settings, task, own_only=True, budget=budget)  # one for each question: several at once
         assert ask is not None  # noqa: S101 - nobody asks for a task that names no model
         return ask(system, text)
 

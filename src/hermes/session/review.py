@@ -19,10 +19,22 @@ from hermes.base.errors import HermesError
 from hermes.base.events import ToolReturned, TurnFinished
 from hermes.base.text import counted
 from hermes.base.tokens import estimate, estimate_message
+from hermes.conversations.context import Contexts
 from hermes.conversations.database import Opened
 from hermes.conversations.maintenance import Maintenance
 from hermes.memory.approval import Approvals
-from hermes.session.context import MEMORY, SKILLS, Request, wire_message
+from hermes.safety.trust import TurnContext
+from hermes.session.background import CACHED, CURATION, REVIEW, Background
+from hermes.session.context import (
+    MEMORY,
+    SKILLS,
+    Context,
+    Request,
+    ReviewCounters,
+    outside_from_dicts,
+    sources_in,
+    wire_message,
+)
 from hermes.session.lifecycle import transcript
 from hermes.tools.loop import run_turn
 from hermes.tools.memory import MemoryTool
@@ -34,7 +46,6 @@ if TYPE_CHECKING:
     from hermes.base.events import Usage
     from hermes.conversations.database import SessionDB
     from hermes.llm.client import Model
-    from hermes.safety.trust import TurnContext
     from hermes.session.session import MemorySession
     from hermes.settings.config import Settings
     from hermes.tools.registry import Tool
@@ -97,9 +108,8 @@ def prune(database: SessionDB, settings: Settings) -> int:
 
 ORIGIN = "background_review"
 LAST_REVIEW = "review:last"
-_SPENT = "review:spent"
 _SIDE_WORK = ("subagent", "tool", "cron")
-_CACHED = 0.1  # what a cached token costs of a fresh one, with every provider about a tenth
+_MADE_UP_FOR = 3  # reviews that waited, made at one start
 _ROOM = 0.9  # share of the context window a review may fill
 _LOG = logging.getLogger("hermes.review")
 
@@ -107,12 +117,13 @@ _LOG = logging.getLogger("hermes.review")
 class Reviews:
     """The reviews of one session, one at a time, in a thread of their own."""
 
-    def __init__(self, session: MemorySession) -> None:
+    def __init__(self, session: MemorySession, now: Callable[[], float] = time.time) -> None:
         self._session = session
         self._settings = session.settings
         self._database = session.database  # held, so that a session closed meanwhile is an error that can be told
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
+        self._budget = Background(session.database, session.settings, now)
 
     def after_turn(self, model: Model) -> bool:
         """Starts a review when one is due; True when it did. Call it after the person has the answer."""
@@ -121,6 +132,9 @@ class Reviews:
             return False
         kinds = session.counters.due(self._settings, frozenset(session.tool_names))
         if not kinds or not self._settings.flag("review.enabled") or self.running:
+            return False
+        if why := self._budget.why_not(task=REVIEW):
+            self._wait(session.id, kinds, why)  # the counts stay, so it is due again when the conversation goes on
             return False
         try:
             session.counters.review_began(kinds)
@@ -134,11 +148,14 @@ class Reviews:
         self._in_background(lambda: self.run(chosen, kinds, parent, same_model=chosen is model), "review")
         return True
 
-    def tidy_if_due(self) -> bool:
-        """Starts what the schedule asks for, one after the other: old conversations are pruned, the curator runs."""
+    def tidy_if_due(self, model: Model | None = None) -> bool:
+        """Starts what the schedule asks for: old conversations are pruned, the curator runs, reviews are made up for.
+
+        `model` makes the reviews that waited for a new day.
+        """
         if self._is_side_work() or self.running:
             return False
-        due = [work for work in (self._pruning(), self._curating()) if work is not None]
+        due = [work for work in (self._pruning(), self._curating(), self._waiting(model)) if work is not None]
         if due:
             self._in_background(lambda: [work() for work in due], "tidying")
         return bool(due)
@@ -159,12 +176,31 @@ class Reviews:
         others = [each for each in session.database.list_sessions(limit=2) if each.id != session.id]
         if curator.why_not_now(max((each.last_active for each in others), default=0.0)):
             return None
+        ask = helper_for(settings, self._budget)
+        if ask is not None and self._budget.why_not():
+            return None  # it stays due, and runs on the day that has a budget
 
         def run() -> None:
-            done = Curator(session.home, settings, session.store, ask=helper_for(settings)).run(trigger="schedule")
+            before = self._budget.spent().get(CURATION, {}).get("tokens", 0)
+            done = Curator(session.home, settings, session.store, ask=ask).run(trigger="schedule")
+            tokens = self._budget.spent().get(CURATION, {}).get("tokens", 0) - before
+            self._budget.consolidated(CURATION, changed=bool(done["operations"]), tokens=tokens)
             _tell_curated(session, done)
 
         return run
+
+    def _waiting(self, model: Model | None) -> Callable[[], object] | None:
+        """The reviews that no budget was left for, the longest waiting first, when there is one again."""
+        own = self._session.id
+        if model is None or not self._settings.flag("review.enabled"):
+            return None
+        waiting = [each for each in self._budget.waiting() if each.session != own][:_MADE_UP_FOR]
+        if not waiting or self._budget.why_not(task=REVIEW):
+            return None
+        chosen = self._model(model)
+        if chosen is None:
+            return None
+        return lambda: [self.run_waiting(chosen, each.session, frozenset(each.about)) for each in waiting]
 
     @property
     def running(self) -> bool:
@@ -184,23 +220,42 @@ class Reviews:
 
     def run(self, model: Model, kinds: frozenset[str], parent: Request, *, same_model: bool = True) -> dict[str, Any]:
         """One review, here and now; its outcome is kept for `hermes status`."""
-        started = time.time()
-        outcome: dict[str, Any] = {
-            "at": started,
-            "session": self._session.id,
-            "about": sorted(kinds),
-            "model": model.name,
-        }
-        budget = Budget(
-            self._database,
-            self._settings.integer("review.max_tokens"),
-            self._settings.integer("review.daily_tokens"),
-        )
-        prompt = _prompt(kinds)
         request = parent if same_model else _elsewhere(parent, self._toolbox(kinds))
-        if why := budget.too_dear(request, prompt, model, cached=same_model):
+        turn = self._session.turn_context(ORIGIN)
+        return self._review(model, kinds, request, turn, cached=same_model)
+
+    def run_waiting(self, model: Model, session_id: str, kinds: frozenset[str]) -> dict[str, Any]:
+        """The review of a stored conversation that waited for a new day."""
+        database = self._database
+        if database.find_session(session_id) is None:
+            self._budget.done(session_id)
+            return {}
+        stored, details = Contexts(database).live(session_id), database.session_details(session_id)
+        context = Context((each.id, each.message) for each in stored)
+        parent = Request(system=details.get("system_prompt") or "", messages=context.public(), tools=[])
+        outside = outside_from_dicts(details.get("prompt_outside"))
+        turn = TurnContext(
+            session=session_id, origin=ORIGIN, sources=lambda: sources_in(context, *outside), said=context.of_person
+        )
+        ReviewCounters(database, session_id).review_began(kinds)
+        return self._review(model, kinds, _elsewhere(parent, self._toolbox(kinds)), turn, cached=False)
+
+    def _review(
+        self, model: Model, kinds: frozenset[str], request: Request, turn: TurnContext, *, cached: bool
+    ) -> dict[str, Any]:
+        started = time.time()
+        outcome: dict[str, Any] = {"at": started, "session": turn.session, "about": sorted(kinds), "model": model.name}
+        budget = Budget(self._budget, self._settings.integer("review.max_tokens"), model.name)
+        prompt = _prompt(kinds)
+        expected, why = budget.too_dear(request, prompt, model, cached=cached)
+        if not why and (later := self._budget.why_not(expected, REVIEW)):
+            if self._budget.can_ever_pay(expected, REVIEW):
+                return self._wait(turn.session, kinds, later)
+            why = later
+        self._budget.done(turn.session)
+        if why:
             return self._keep({**outcome, "status": "skipped", "error": why})
-        fork = Fork(request, prompt, self._toolbox(kinds), self._session.turn_context(ORIGIN))
+        fork = Fork(request, prompt, self._toolbox(kinds), turn)
         saved: list[dict[str, Any]] = []
         try:
             events = run_turn(
@@ -216,11 +271,16 @@ class Reviews:
                 elif isinstance(event, TurnFinished):
                     outcome |= {"status": _status(event, budget), "calls": event.model_calls}
         except Exception as error:  # noqa: BLE001 - models and plug-ins are other people's code, and the turn is over
-            _LOG.warning("the review of session %s failed: %s", self._session.id, type(error).__name__)
+            _LOG.warning("the review of session %s failed: %s", turn.session, type(error).__name__)
             outcome |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
         outcome |= {"saved": saved, "tokens": budget.spent, "seconds": round(time.time() - started, 3)}
+        self._budget.consolidated(REVIEW, changed=bool(saved), tokens=budget.spent)
         _tell(self._session, saved)
         return self._keep(outcome)
+
+    def _wait(self, session_id: str, kinds: frozenset[str], why: str) -> dict[str, Any]:
+        self._budget.wait(session_id, kinds, why)
+        return self._keep({"at": time.time(), "session": session_id, "status": "waiting", "error": why, "saved": []})
 
     def _is_side_work(self) -> bool:
         """A delegated task or a tool's session has no person whose habits could be learnt."""
@@ -272,40 +332,33 @@ class Reviews:
 
 
 class Budget:
-    """What reviews may cost: so many tokens each and so many a day; a cached token counts a tenth."""
+    """What one review may cost; a cached token counts a tenth. The day's budget counts along."""
 
-    def __init__(self, database: SessionDB, limit: int, day_limit: int) -> None:
-        self._database = database
+    def __init__(self, day: Background, limit: int, model: str) -> None:
+        self._day = day
         self._limit = limit
-        self._day_limit = day_limit
+        self._model = model
         self.spent = 0
 
     @property
     def used_up(self) -> bool:
         return bool(self._limit) and self.spent >= self._limit
 
-    def too_dear(self, request: Request, prompt: str, model: Model, *, cached: bool) -> str:
-        """Why a review must not even begin; "" when it may."""
+    def too_dear(self, request: Request, prompt: str, model: Model, *, cached: bool) -> tuple[int, str]:
+        """What the first call takes, in tokens, and why the review must not even begin; "" when it may."""
         tokens = estimate(request.system) + estimate(prompt) + sum(map(estimate_message, request.messages))
+        expected = int(tokens * (CACHED if cached else 1))
         if tokens > model.context_length * _ROOM:
-            return f"the conversation ({tokens:,} tokens) leaves no room for a review in {model.name}'s window"
-        expected = int(tokens * (_CACHED if cached else 1))
+            return (
+                expected,
+                f"the conversation ({tokens:,} tokens) leaves no room for a review in {model.name}'s window",
+            )
         if self._limit and expected > self._limit:
-            return f"one call would take about {expected:,} tokens; review.max_tokens is {self._limit:,}"
-        if self._day_limit and self._today() + expected > self._day_limit:
-            return f"today's reviews took {self._today():,} tokens; review.daily_tokens is {self._day_limit:,}"
-        return ""
+            return expected, f"one call would take about {expected:,} tokens; review.max_tokens is {self._limit:,}"
+        return expected, ""
 
     def count(self, usage: Usage) -> None:
-        fresh = usage.input_tokens - usage.cache_read_tokens
-        cost = int(fresh + usage.cache_read_tokens * _CACHED + usage.output_tokens)
-        self.spent += cost
-        today = {"day": _day(), "tokens": self._today() + cost}
-        self._database.set_meta(_SPENT, json.dumps(today))
-
-    def _today(self) -> int:
-        kept = json.loads(self._database.get_meta(_SPENT) or "{}")
-        return int(kept.get("tokens", 0)) if kept.get("day") == _day() else 0
+        self.spent += self._day.count(REVIEW, usage, self._model)
 
 
 def last_review(database: SessionDB) -> dict[str, Any] | None:
@@ -376,7 +429,3 @@ def _tell_curated(session: MemorySession, run: dict[str, Any]) -> None:
         )
     for each in run["contradictions"]:
         session.notices.add("curation", f"Which holds? {each['one']!r} or {each['other']!r} (`hermes curator status`)")
-
-
-def _day() -> str:
-    return time.strftime("%Y-%m-%d")

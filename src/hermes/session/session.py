@@ -796,6 +796,7 @@ class MemorySession:
 
     def _note_helper(self) -> Callable[[str, str], str] | None:
         """The helper that writes notes; an end is not delayed for longer than a review may delay it."""
+        from hermes.session.background import Background
         from hermes.session.models import answer, helper_model
 
         try:
@@ -803,7 +804,10 @@ class MemorySession:
         except HermesError:
             return None
         seconds = self.settings.number("review.close_seconds")
-        return None if model is None else lambda system, text: answer(model, system, text, seconds)
+        budget = Background(self.database, self.settings)
+        if model is None:
+            return None
+        return lambda system, text: answer(model, system, text, seconds, task="notes", budget=budget)
 
     def _compact_range(self, wanted: Mapping[str, str]) -> dict[str, Any]:
         """Puts away what a model no longer needs; see the tool `context_compact`."""

@@ -285,6 +285,19 @@ KEYS = (
     ),
     _integer("review.daily_tokens", 1_000_000, "Tokens all reviews of a day may cost; 0 for no limit."),
     _number("review.close_seconds", 5, "Seconds a review may go on while the program wants to end.", high=600),
+    _integer(
+        "background.tokens_per_day",
+        2_000_000,
+        "Tokens that reviews, curation, digests, notes and titles may take in a day, a cached one counted as a tenth; "
+        "0 for no limit.",
+    ),
+    _number("background.cost_per_day", 0, "Dollars they may cost in a day, where prices are known; 0 for no limit."),
+    _integer(
+        "background.alarm_after",
+        10,
+        "Runs of the review or the curator in a row that cost tokens and change nothing, after which status and doctor "
+        "say so; 0 for never.",
+    ),
     _integer("agent.max_turns", 90, "Model calls one user turn may make.", low=1, high=10_000),
     Key(
         name="context_file_max_chars",

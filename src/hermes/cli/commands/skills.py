@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.memory.entries import preview
 from hermes.session.approvals import PendingWrites, origins
+from hermes.session.background import Background
 from hermes.session.curator import Curator, helper_for
 from hermes.session.parts import open_parts, open_past
 from hermes.skills import lifecycle
@@ -149,11 +151,16 @@ def _status(given: ui.Given, context: ui.Context) -> None:
 
 
 def _run(given: ui.Given, context: ui.Context) -> None:
-    curator = _curator(context, helper=True)
-    if given.if_due and (why := curator.why_not_now(_last_active(context))):
-        ui.show(given, {"ran": False, "because": why}, f"not now: {why}")
-        return
-    run = curator.run(trigger="schedule" if given.if_due else "by hand", dry_run=given.dry_run)
+    with open_past(context.home) or nullcontext() as past:
+        budget = Background(past, context.settings) if past is not None else None
+        curator = _curator(context, budget, helper=True)
+        why = curator.why_not_now(_last_active(context)) if given.if_due else ""
+        if given.if_due and budget is not None and context.settings.flag("curator.consolidate"):
+            why = why or budget.why_not()
+        if why:
+            ui.show(given, {"ran": False, "because": why}, f"not now: {why}")
+            return
+        run = curator.run(trigger="schedule" if given.if_due else "by hand", dry_run=given.dry_run)
     ui.show(given, run, *_run_lines(run))
 
 
@@ -176,9 +183,9 @@ def _undo(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-def _curator(context: ui.Context, *, helper: bool = False) -> Curator:
+def _curator(context: ui.Context, budget: Background | None = None, *, helper: bool = False) -> Curator:
     parts = open_parts(context.home, settings=context.settings)
-    ask = helper_for(context.settings) if helper else None
+    ask = helper_for(context.settings, budget) if helper else None
     return Curator(context.home, context.settings, parts.store, ask=ask)
 
 

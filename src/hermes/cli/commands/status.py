@@ -53,6 +53,22 @@ def _review(review: dict[str, Any]) -> str:
     return f"{at}{review['status']}{saved}{cost}{error}"
 
 
+def _background(state: dict[str, Any]) -> Iterator[str]:
+    """What reviews, curation, digests, notes and titles took today."""
+    if "tokens" not in state:
+        yield f"behind    {'! ' + state['problem'] if state.get('problem') else 'nothing today'}"
+        return
+    limit = f" of {state['tokens_per_day']:,}" if state["tokens_per_day"] else ""
+    paid = f", ${state['cost']:.4f}" + (f" of ${state['cost_per_day']:g}" if state["cost_per_day"] else "")
+    spent = f" (! {state['spent']})" if state["spent"] else ""
+    yield f"behind    {state['tokens']:,}{limit} tokens of background work today{paid}{spent}"
+    if state["waiting"]:
+        oldest = ui.when(state["waiting"][0]["at"])[:16]
+        yield f"          {counted(len(state['waiting']), 'review')} waiting for a new day, since {oldest}"
+    for alarm in state["alarms"]:
+        yield f"          ! {alarm}"
+
+
 def _curation(run: dict[str, Any]) -> str:
     disputed = f", {counted(len(run['contradictions']), 'contradiction')} (`hermes curator status`)"
     return (
@@ -90,6 +106,7 @@ def _state_lines(state: dict[str, Any]) -> Iterator[str]:
     review, curation = state["review"], state["curation"]
     yield f"review    {_review(review) if review else 'none yet'}"
     yield f"curation  {_curation(curation) if curation else 'none yet'}"
+    yield from _background(state["background"])
 
 
 _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
