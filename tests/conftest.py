@@ -113,10 +113,16 @@ def both_engines(request: pytest.FixtureRequest) -> str:
     return engine
 
 
-def pytest_report_header() -> str:
+def pytest_report_header() -> list[str]:
+    import shutil
+
     from postgres_server import binaries
 
-    return f"PostgreSQL for the suite: {binaries() or 'none (its tests are skipped)'}"
+    browser = shutil.which("chromium") if shutil.which("chromedriver") else None
+    return [
+        f"PostgreSQL for the suite: {binaries() or 'none (its tests are skipped)'}",
+        f"browser for the suite: {browser or 'none (tests of the web page in a browser are skipped)'}",
+    ]
 
 
 @pytest.fixture

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import httpx
@@ -32,6 +35,25 @@ def me(home: Path) -> Iterator[Visitor]:
         visitor.post("/ui/enter", token=path.partition("token=")[2])
         visitor.get("/ui/memory")
         yield visitor
+
+
+@pytest.mark.proves("web.enter")
+def test_hermes_ui_prints_a_link_that_opens_the_page_and_ends_quietly(home: Path) -> None:
+    MemoryStore.open(home).add("user", "Has a boat.")
+    command = [sys.executable, "-m", "hermes", "ui", "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as page:
+        assert page.stdout is not None
+        assert page.stderr is not None
+        url, _, path = next(line.strip() for line in page.stdout if "http://127.0.0.1:" in line).partition("/ui/")
+        visitor = Visitor(url)
+        visitor.get(f"/ui/{path}")
+        visitor.post("/ui/enter", token=path.partition("token=")[2])
+        assert "Has a boat." in visitor.get("/ui/memory").text
+        with visitor.http.stream("GET", "/ui/now/events") as live:
+            next(live.iter_lines())
+            page.send_signal(signal.SIGINT)
+            said = page.stderr.read()
+    assert "Traceback" not in said
 
 
 @pytest.mark.proves("web.memory")

@@ -112,7 +112,8 @@ def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
     from hermes.session.models import main_model
 
     where = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    print(f"OpenAI clients: {where}/v1    the plain API: {where}/docs    MCP: {where}/mcp", file=sys.stderr)
+    places = (f"OpenAI clients: {where}/v1", f"the plain API: {where}/docs", f"MCP: {where}/mcp", f"web page: {where}/")
+    print("    ".join(places), file=sys.stderr)
     try:
         main_model(settings)
     except HermesError as error:

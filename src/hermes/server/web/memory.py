@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import HermesError, NotFound, WriteRefused
+from hermes.base.errors import HermesError, NotFound, SettingsError, WriteRefused
 from hermes.memory.entries import NONE, PIN, UNPIN, Cause, in_order, is_trusted, key_of, provenance, size
 from hermes.memory.file import PROJECTS
 from hermes.memory.store import MemoryStore
 from hermes.server.web.sessions import Notice
 from hermes.server.web.site import Page, Redirect, Section, View, address
 from hermes.session.external import chosen_providers, leave_for_providers
-from hermes.settings.config import load_settings
+from hermes.settings.config import documents_of, load_settings
+from hermes.settings.home import check_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,24 +24,40 @@ if TYPE_CHECKING:
     from hermes.memory.store import Written
     from hermes.server.web.site import Ask
     from hermes.server.workspace import Workspace
+    from hermes.storage.records import Session
 
 TITLES = {"memory": "Notes", "user": "About you", "project": "Project"}
 _ON_THE_PAGE = "on the web page"
 _BY_HAND = Cause(origin="user", note=_ON_THE_PAGE)
 _CHANGES_EACH = 25
+RECENT = 25  # conversations whose projects and agents can be chosen
 _WORDS = re.compile(r"\s+|\S+")
 
 
-def projects_of(workspace: Workspace) -> list[str]:
-    """The projects that have notes."""
+def projects_of(workspace: Workspace, recent: Sequence[Session] | None = None) -> list[str]:
+    """The projects that have notes, as far as their folders tell, and those of recent conversations."""
+    found: set[str] = set()
+    with suppress(HermesError):  # what cannot be listed can still be asked for by name
+        folder = documents_of(workspace.home).below(PROJECTS).open()
+        if folder is not None:
+            with folder:
+                found.update(folder.names())
+        sessions = workspace.past.list_sessions(limit=RECENT) if recent is None else recent
+        found.update(each.project for each in sessions if each.project)
+    return sorted(filter(_is_name, found))
+
+
+def _is_name(project: str) -> bool:
+    """Whether it is a project of ours: what was brought in from elsewhere may call any folder one."""
     try:
-        return sorted(each.name for each in os.scandir(workspace.home.join(PROJECTS)) if each.is_dir())
-    except OSError:
-        return []
+        check_name(project, "a project's name")
+    except SettingsError:
+        return False
+    return True
 
 
 def store_of(workspace: Workspace, project: str = "") -> MemoryStore:
-    """The person's entries, with the notes of a project that has some; changes reach their memory providers."""
+    """The person's entries, with the notes of a project; changes reach their memory providers."""
     if not project:
         return workspace.store
     if project not in projects_of(workspace):

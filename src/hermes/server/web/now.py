@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -13,10 +12,11 @@ from starlette.responses import StreamingResponse
 from hermes.base.errors import HermesError
 from hermes.base.text import counted
 from hermes.conversations.context import COPY, WRITTEN
-from hermes.memory.file import FOLDER, PROJECTS
+from hermes.memory.file import FILES, FOLDER, PROJECTS
 from hermes.safety.secrets import mask_secrets
-from hermes.server.web.memory import TITLES, projects_of, store_of
+from hermes.server.web.memory import RECENT, TITLES, projects_of, store_of
 from hermes.server.web.site import Page, Section, View
+from hermes.settings.config import documents_of
 from hermes.settings.trust import DecisionLog
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Event = dict[str, Any]
 
 KINDS = ("all", "read", "written", "compacted", "approved")
-_SESSIONS, _MESSAGES, _EVENTS, _DECISIONS = 10, 12, 60, 40
+_SESSIONS, _MESSAGES, _EVENTS, _DECISIONS = 8, 10, 50, 40
 _SHOWN = 220  # characters of what was said
 _LIVE_SECONDS = 20.0  # a browser connects again; a server that is stopped need not wait for it
 _LOOK_SECONDS = 1.0
@@ -43,7 +43,8 @@ _READING = frozenset(("session_search", "context_expand", "skill_view", "read_fi
 def _show(ask: Ask) -> Page:
     workspace = ask.workspace
     project, agent, kind = (ask.query.get(name, "") for name in ("project", "agent", "kind"))
-    sessions = _sessions(workspace, project, agent)
+    recent = _sessions(workspace, "", "", RECENT)
+    sessions = _sessions(workspace, project, agent, _SESSIONS) if project or agent else recent[:_SESSIONS]
     known = {session.id: session for session in sessions}
     events = [
         *(event for session in sessions for event in _of_session(workspace, session)),
@@ -51,24 +52,21 @@ def _show(ask: Ask) -> Page:
         *_of_gate(workspace, known, whole=not (project or agent)),
     ]
     wanted = [event for event in events if kind in ("", "all", event["kind"])]
-    recent = _sessions(workspace, "", "") if project or agent else sessions
     values = {
         "events": sorted(wanted, key=lambda event: -event["at"])[:_EVENTS],
         "project": project,
         "agent": agent,
         "kind": kind or "all",
         "kinds": KINDS,
-        "projects": sorted(
-            {*projects_of(workspace), *(each.project for each in recent if each.project), project} - {""}
-        ),
+        "projects": sorted({*projects_of(workspace, recent), project} - {""}),
         "agents": sorted({*(each.source for each in recent), agent} - {""}),
     }
     return Page(template="now.html", values=values)
 
 
-def _sessions(workspace: Workspace, project: str, agent: str) -> list[Session]:
+def _sessions(workspace: Workspace, project: str, agent: str, limit: int) -> list[Session]:
     try:
-        return workspace.past.list_sessions(limit=_SESSIONS, project=project or None, source=agent or None, begun=True)
+        return workspace.past.list_sessions(limit=limit, project=project or None, source=agent or None, begun=True)
     except HermesError:
         return []  # what is known without conversations is still shown; Health says what is wrong
 
@@ -114,7 +112,7 @@ def _of_message(stored: StoredMessage) -> Iterator[Event]:
 
 def _of_memory(workspace: Workspace, known: dict[str, Session], project: str, agent: str) -> Iterator[Event]:
     with suppress(HermesError):  # Memory says what is wrong with it
-        for name in ["", *([project] if project in projects_of(workspace) else [])]:
+        for name in ("", *([project] if project and project in projects_of(workspace) else [])):
             store = store_of(workspace, name)
             for target in store.targets:
                 for change in store.history(target)[0][-_EVENTS:]:
@@ -182,13 +180,19 @@ async def _events(_request: Request, ask: Callable[[], Ask]) -> Response:
 
 def _stamp(workspace: Workspace) -> tuple[object, ...]:
     """Differs as soon as memory, what waits, the gate's log or a conversation has changed."""
-    folders = [(FOLDER,), ("pending", "memory"), ("pending", "skills"), ("trust", "decisions.jsonl")]
-    folders += [(PROJECTS, name) for name in projects_of(workspace)]
-    found: list[object] = []
-    for parts in folders:
-        with suppress(OSError):  # not there yet
-            status = os.stat(workspace.home.join(*parts))
-            found.append((parts, status.st_mtime_ns, status.st_size))
+    documents, found = documents_of(workspace.home), list[object]()
+    watched: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
+        ((FOLDER,), (*FILES.values(),)),
+        (("trust",), ("decisions.jsonl",)),
+    ]
+    watched += [((PROJECTS, name), (FILES["project"],)) for name in projects_of(workspace)]
+    watched += [(("pending", kind), ()) for kind in ("memory", "skills")]
+    for parts, names in watched:
+        with suppress(HermesError):
+            folder = documents.below(*parts).open()
+            if folder is not None:
+                with folder:
+                    found.append((parts, *map(folder.stamp, names)) if names else (parts, *folder.names()))
     with suppress(HermesError):
         found += [(each.id, each.last_id, each.last_active) for each in workspace.past.list_sessions(limit=1)]
     return tuple(found)
