@@ -263,7 +263,7 @@ class Site:
         theme = cookie_value(request.headers.get("cookie", ""), _THEME)
         shared = {
             "csrf": self.sessions.csrf(visitor or fresh),
-            "session": session,
+            "me": session,
             "sections": self._shown_to(session) if session else [],
             "here": request.url.path,
             "theme": theme if theme in _THEMES else "",
