@@ -24,7 +24,7 @@ from hermes.memory.file import Plan
 from hermes.safety.trust import Source, TurnContext, decide
 from hermes.settings.config import documents_of
 from hermes.settings.trust import DecisionLog
-from hermes.storage.files import Folder
+from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hermes.memory.store import MemoryStore
     from hermes.session.background import Background
     from hermes.settings.config import Settings
+    from hermes.storage.ports import Documents
 
     Ask = Callable[[str, str], str]
 
@@ -116,18 +117,22 @@ def _changed(run: Run) -> bool:
 
 # Backups the curator makes before it changes anything: one archive of memory and skills each, the newest few kept.
 
-BACKUP_FOLDER = os.path.join("backups", "curator")
+BACKUP_FOLDER = ("backups", "curator")
+_LARGEST_DOCUMENT = 64 << 20
 _PARTS = ("memories", "skills")
 
 
 def make(home: Home, *, keep: int) -> str:
     """Writes a backup, private and durable, and returns its path; older ones beyond `keep` go."""
+    documents = documents_of(home)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for part in _PARTS:
-            if os.path.isdir(home.join(part)):
+            if not isinstance(documents, LocalDocuments):
+                _add_documents(archive, documents, part)
+            elif os.path.isdir(home.join(part)):
                 archive.add(home.join(part), arcname=part, filter=_plain)
-    with Folder.create(home.join(BACKUP_FOLDER)) as folder:
+    with documents.below(*BACKUP_FOLDER).create() as folder:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         taken = set(folder.names())
         number = next(n for n in range(1, 10_000) if f"{stamp}-{n:04}.tar.gz" not in taken)
@@ -137,6 +142,16 @@ def make(home: Home, *, keep: int) -> str:
         for old in kept[:-keep]:
             folder.discard(old)
         return folder.join(name)
+
+
+def _add_documents(archive: tarfile.TarFile, documents: Documents, part: str) -> None:
+    for name in documents.below(part).every():
+        above, _, last = f"{part}/{name}".rpartition("/")
+        with documents.below(above).create() as folder:
+            data = folder.read(last, at_most=_LARGEST_DOCUMENT) or b""
+        member = tarfile.TarInfo(f"{part}/{name}")
+        member.size, member.mode, member.mtime = len(data), 0o600, int(time.time())
+        archive.addfile(member, io.BytesIO(data))
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -322,28 +337,36 @@ class Curator:
         report["categories"][target] = {category: len(entries) for category, entries in by_category.items()}
 
     def _retiring(self) -> list[str]:
+        from hermes.skills.files import skills_folder
         from hermes.skills.lifecycle import DUE, skill_states
 
-        found = skill_states(self._home.join("skills"), self._now(), *self._ages())
+        folder = skills_folder(self._home, self._settings)
+        folder.sync()
+        found = skill_states(folder.path, self._now(), *self._ages())
         return [each.name for each in found if each.state == DUE and not each.pinned]
 
     def _retire(self, names: Sequence[str], report: Run) -> list[dict[str, str]]:
+        from hermes.skills.files import skills_folder
         from hermes.skills.lifecycle import archive
 
-        root = self._home.join("skills")
+        folder = skills_folder(self._home, self._settings)
         moved = []
         for name in names:
             try:
-                full, path = archive(root, name, self._now())
+                with folder.changing():
+                    full, path = archive(folder.path, name, self._now())
                 moved.append({"name": full, "to": path})
             except (HermesError, OSError) as error:
                 report["refused"].append(f"the skill {name} stays where it is: {error}")
         return moved
 
     def _restore_skill(self, name: str) -> None:
+        from hermes.skills.files import skills_folder
         from hermes.skills.lifecycle import restore
 
-        restore(self._home.join("skills"), name)
+        folder = skills_folder(self._home, self._settings)
+        with folder.changing():
+            restore(folder.path, name)
 
     def _ages(self) -> tuple[int, int]:
         return self._settings.integer("curator.stale_after_days"), self._settings.integer("curator.archive_after_days")

@@ -468,12 +468,12 @@ class SessionParts:
 
     @cached_property
     def skills(self) -> SkillTools:
-        from hermes.skills.files import KNOWN_SKILLS, parse_known
+        from hermes.skills.files import KNOWN_SKILLS, parse_known, skills_folder
         from hermes.skills.tool import SkillTools
 
         also = tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs"))
         return SkillTools(
-            self.home.join("skills"),
+            skills_folder(self.home, self.settings),
             self.scan_cache.scan,
             disabled=frozenset(self.settings.texts("skills.disabled")),
             also=also,

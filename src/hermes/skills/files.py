@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.frontmatter import split_frontmatter
 from hermes.base.values import value
+from hermes.settings.config import documents_of
 from hermes.storage.documents import Waiting, new_id
+from hermes.storage.mirror import Mirror
 from hermes.storage.text_files import is_inside, read_foreign
 
 if TYPE_CHECKING:
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.base.values import Scan
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
     from hermes.storage.ports import Documents
     from hermes.storage.text_files import ForeignText
 
@@ -33,6 +37,12 @@ LONGEST_PART = 100
 FOLDERS = ("references", "templates", "scripts", "assets")
 MAIN_FILE = "SKILL.md"
 KNOWN_SKILLS = ".skills-read"  # the file in a home with what was read and judged of them
+
+
+def skills_folder(home: Home, settings: Settings | None = None) -> Mirror:
+    """The person's own skills."""
+    return Mirror(documents_of(home, settings).below("skills"), home.join("skills"))
+
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})

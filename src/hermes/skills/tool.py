@@ -35,6 +35,8 @@ from hermes.skills.lifecycle import (
     remove_file,
     write_file,
 )
+from hermes.storage.documents import LocalDocuments
+from hermes.storage.mirror import Mirror
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -110,7 +112,7 @@ class SkillTools:
 
     def __init__(
         self,
-        root: str,
+        folder: str | Mirror,
         scan: Scan,
         *,
         now: Callable[[], float] = time.time,
@@ -127,6 +129,9 @@ class SkillTools:
         `strict` refuses to write what a person should look at first.
         `known` is what an earlier index read of the skills, for those files that did not change since.
         """
+        self._mirror = folder if isinstance(folder, Mirror) else Mirror(LocalDocuments(folder), folder)
+        self._mirror.sync()
+        root = self._mirror.path
         self.index = SkillIndex(root, scan, disabled=disabled, also=also, known=known)
         self._root = root
         self._also = also
@@ -149,7 +154,8 @@ class SkillTools:
         if tool is None:
             return {"success": False, "error": f"there is no tool called {name!r}"}
         try:
-            return tool(_checked(name, args))
+            with self._mirror.changing():
+                return tool(_checked(name, args))
         except WriteRefused as refusal:
             return {"success": False, "error": str(refusal), **refusal.details}
         except StorageError as error:

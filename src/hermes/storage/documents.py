@@ -14,7 +14,7 @@ from hermes.storage.locks import FileLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any, Self, TypeVar
 
     from hermes.storage.files import Identity, OpenFile, Record
@@ -413,11 +413,23 @@ class LocalDocuments:
     def renew(self) -> None:
         """Files are looked up each time."""
 
+    def every(self) -> dict[str, int]:
+        return {name: os.lstat(f"{self.path}/{name}").st_mtime_ns for name in files_below(self.path)}
+
     def open(self) -> LocalFolder | None:
         return LocalFolder.open(self.path)
 
     def create(self) -> LocalFolder:
         return LocalFolder.create(self.path)
+
+
+def files_below(path: str) -> Iterator[str]:
+    """The documents in a folder, however deep; no links, and nothing that is ours for a moment."""
+    for place, _, files in os.walk(path):
+        for file in files:
+            full = f"{place}/{file}"
+            if not file.endswith((".lock", ".lock.queue", ".tmp", ".old", ".late")) and not os.path.islink(full):
+                yield full[len(path) + 1 :]
 
 
 class LocalFolder(Folder):

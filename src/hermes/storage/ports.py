@@ -539,6 +539,9 @@ class Documents(Protocol):
 
     def below(self, *names: str) -> Documents: ...
 
+    def every(self) -> dict[str, int]:
+        """All names below the folder, however deep, each with a number that changes with every write."""
+
     def renew(self) -> None:
         """Somebody was added or forgotten: nothing that is known about people counts any more."""
 

@@ -17,7 +17,7 @@ from hermes.session.background import Background
 from hermes.session.curator import Curator, helper_for
 from hermes.session.parts import open_parts, open_past
 from hermes.skills import lifecycle
-from hermes.skills.files import PendingSkill
+from hermes.skills.files import PendingSkill, skills_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -77,7 +77,8 @@ def _one(act: Callable[[str, str], str], done: str) -> Callable[[ui.Given, ui.Co
 
     def command(given: ui.Given, context: ui.Context) -> None:
         try:
-            name = act(_root(context), given.name)
+            with skills_folder(context.home).changing():
+                name = act(_root(context), given.name)
         except WriteRefused as refusal:
             known = refusal.details.get("available_skills")
             more = f" (there are: {', '.join(known)})" if isinstance(known, list) and known else "; there are none yet"
@@ -126,7 +127,9 @@ def _skill_states(context: ui.Context) -> list[lifecycle.SkillState]:
 
 
 def _root(context: ui.Context) -> str:
-    return context.home.join("skills")
+    folder = skills_folder(context.home)
+    folder.sync()
+    return folder.path
 
 
 def _status(given: ui.Given, context: ui.Context) -> None:

@@ -17,7 +17,7 @@ from hermes.storage.files import Fingerprint, ReadSoFar, Seen
 from hermes.storage.postgres.database import PersonDatabase, person_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
     from types import TracebackType
     from typing import Self
 
@@ -41,8 +41,9 @@ _PUT_OVER = """
     WHERE person = %s AND name = %s AND version = %s RETURNING version
 """
 _NAMES = """
-    SELECT name FROM documents WHERE person = %(person)s AND name > %(low)s AND name < %(high)s
-    UNION SELECT name FROM logs WHERE person = %(person)s AND name > %(low)s AND name < %(high)s ORDER BY name
+    SELECT name, version FROM documents WHERE person = %(person)s AND name > %(low)s AND name < %(high)s
+    UNION ALL SELECT name, max(version) FROM logs WHERE person = %(person)s AND name > %(low)s AND name < %(high)s
+    GROUP BY name ORDER BY name
 """
 _SIZE = "SELECT octet_length(data), version FROM documents WHERE person = %s AND name = %s"
 _LOG_END = """
@@ -91,10 +92,11 @@ class PostgresDocuments:
     def create(self) -> PostgresFolder:
         return PostgresFolder(self._database, self._folder)
 
-    def every(self) -> Iterator[str]:
-        """All names below the folder, however deep, in order."""
+    def every(self) -> dict[str, int]:
+        """All names below the folder, however deep, each with its newest version."""
         start = f"{self._folder}/" if self._folder else ""
-        yield from (name.removeprefix(start) for name in self.open().below(""))
+        values = {"person": self._database.person, **_between(start)}
+        return {name.removeprefix(start): version for name, version in self._database.rows(_NAMES, values)}
 
     @staticmethod
     def renew() -> None:
@@ -128,13 +130,9 @@ class PostgresFolder:
         return f"{self.path}/{name}"
 
     def names(self) -> list[str]:
-        return [rest for name in self.below("") if "/" not in (rest := name.removeprefix(self._prefix))]
-
-    def below(self, folder: str) -> list[str]:
-        """Every name, in full, that begins so."""
-        low = f"{self._prefix}{folder}"
-        high = f"{low[:-1]}{chr(ord(low[-1]) + 1)}" if low else "\U0010ffff"
-        return self._database.column(_NAMES, {"person": self._database.person, "low": low, "high": high})
+        values = {"person": self._database.person, **_between(self._prefix)}
+        found = [name.removeprefix(self._prefix) for name, _ in self._database.rows(_NAMES, values)]
+        return [name for name in found if "/" not in name]
 
     def read(self, name: str, *, at_most: int) -> bytes | None:
         if name.endswith(LOG):
@@ -209,6 +207,11 @@ class PostgresFolder:
 
     def _key(self, name: str) -> tuple[int, str]:
         return self._database.person, f"{self._prefix}{name}"
+
+
+def _between(start: str) -> dict[str, str]:
+    """The names that begin so."""
+    return {"low": start, "high": f"{start[:-1]}{chr(ord(start[-1]) + 1)}" if start else chr(0x10FFFF)}
 
 
 def _table(name: str) -> str:
