@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from compacted import configure, talk
+from lived_in import live_in
 from pictures import as_openai, png, text
 
 from hermes.base.errors import StorageError
@@ -16,10 +17,11 @@ from hermes.memory.approval import Approvals
 from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 from hermes.operations.forget import forget
-from hermes.portability.move import differences, move
+from hermes.portability.move import differences, documents_in, move
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
 from hermes.settings.people import People
+from hermes.storage.documents import LocalDocuments
 
 pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from conftest import Ran
+    from hermes.storage.ports import Documents
 
     Command = Callable[..., Ran]
 
@@ -221,3 +224,42 @@ def test_who_was_forgotten_and_comes_again_begins_anew_on_every_server(tmp_path:
     assert MemoryStore.open(other.home_of("ann")).entries("memory") == ()
     MemoryStore.open(other.home_of("ann")).add("memory", "A new start.")
     assert MemoryStore.open(one.home_of("ann")).entries("memory") == ("A new start.",)
+
+
+@pytest.mark.proves("storage.move")
+def test_memory_skills_keys_and_queues_move_there_and_back(
+    home: Path, hermes: Command, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hermes.storage.postgres.documents import PostgresDocuments
+
+    live_in(home)
+    here = {name: read(LocalDocuments(str(home)), name) for name in documents_in(find_home(home))[1]}
+    assert {"memories/MEMORY.md", "memories/MEMORY.md.history.jsonl", "users.json"} <= here.keys()
+    told = hermes("storage", "move", "--to", database, "--json").json
+    assert told[0]["documents_copied"] == told[0]["documents"] == len(here)
+    assert hermes("storage", "move", "--to", database, "--json").json[0]["documents_copied"] == 0
+    there = PostgresDocuments(database, "local")
+    assert {name: read(there, name) for name in here} == here
+    monkeypatch.setenv("HERMES_STORAGE_URL", database)
+    people = {each["person"] for each in told}
+    assert len(people) > 1
+    store, before = MemoryStore.open(home), MemoryStore.open(home).history("memory")[0]
+    store.add("memory", "Written on the server.")
+    waiting = Approvals(find_home(home)).pending()[0]
+    for each in waiting:
+        Approvals(find_home(home)).reject(each.id)
+    refused = hermes("storage", "move", "--to", database)
+    assert refused.code != 0
+    assert "memories/MEMORY.md" in refused.err
+    assert hermes("storage", "move", "--from", database).code == 0
+    monkeypatch.delenv("HERMES_STORAGE_URL")
+    assert "Written on the server." in MemoryStore.open(home).entries("memory")
+    assert len(MemoryStore.open(home).history("memory")[0]) == len(before) + 1
+    assert not Approvals(find_home(home)).pending()[0]
+    MemoryStore.open(home).add("memory", "And at home again.")
+    assert hermes("storage", "move", "--to", database, "--json").json[0]["documents_copied"] >= 2
+
+
+def read(documents: Documents, name: str) -> bytes | None:
+    above, last = os.path.split(name)
+    return (documents.below(above) if above else documents).create().read(last, at_most=1 << 20)

@@ -1,4 +1,4 @@
-"""Moves a person's conversations from one storage engine to another: verified, and gone on with after an interruption.
+"""Moves what a person has from one storage engine to another: verified, and gone on with after an interruption.
 
 Keys, ids, checksums and images stay as they are, so everything that names a message still finds it. Nothing is removed
 where it was. A second run copies only what is missing or differs.
@@ -6,17 +6,24 @@ where it was. A second run copies only what is missing or differs.
 
 from __future__ import annotations
 
+import json
+import os
+import zlib
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import StorageError
 from hermes.base.values import value
 from hermes.conversations.database import Pages
+from hermes.conversations.receipts import KEY_FILE
+from hermes.settings.people import FILE as KEYS
+from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hermes.conversations.database import SessionDB
-    from hermes.storage.ports import Conversations
+    from hermes.settings.home import Home
+    from hermes.storage.ports import Conversations, DocumentFolder, Documents
 
 _IMAGES_AT_ONCE = 16
 _LARGEST_IMAGE = 1 << 30
@@ -74,6 +81,72 @@ def differences(source: SessionDB, target: SessionDB) -> Iterator[str]:
     missing = set(source.store.images.blobs.names()) - set(target.store.images.blobs.names())
     if missing:
         yield f"{len(missing)} images are not in {target.path}"
+
+
+# Documents: memory, approvals, skills, queues, keys.
+
+_FOLDERS = ("memories", "projects", "pending", "curator", "trust", "outbox", "skills", "backups/curator")
+_FILES = (KEYS, KEY_FILE)
+_MOVED = ".moved.json"  # at the target: checksums of what was brought, to tell it from what was written there
+_LARGEST = 1 << 30
+_WAIT = 30.0
+_MOST_NAMED = 5
+
+
+def documents_in(home: Home) -> tuple[LocalDocuments, list[str]]:
+    """The documents among the files of a home, and their names."""
+    documents = LocalDocuments(home.path)
+    names = [name for name in _FILES if os.path.isfile(home.join(name))]
+    for folder in _FOLDERS:
+        names += [f"{folder}/{name}" for name in documents.below(folder).every()]
+    return documents, sorted(names)
+
+
+def move_documents(source: Documents, names: Iterable[str], target: Documents) -> tuple[int, int]:
+    """Copies the documents and compares them; returns how many there are and how many this run brought.
+
+    What somebody wrote at the target since it was last the same as the source is never overwritten: then nothing is
+    moved.
+    """
+    wanted = {name: data for name in names if name != _MOVED and (data := _document(source, name)) is not None}
+    with target.create() as folder, folder.lock(f"{_MOVED}.lock", timeout=_WAIT):
+        agreed = [json.loads(_document(each, _MOVED) or b"{}") for each in (source, target)]
+        known = {*wanted, *agreed[0], *agreed[1]}
+        there = {name: data for name in known if (data := _document(target, name)) is not None}
+        old = {name for name, data in there.items() if zlib.crc32(data) in [each.get(name) for each in agreed]}
+        changed = [name for name, data in wanted.items() if there.get(name) != data]
+        if own := sorted(name for name in changed if name in there and name not in old):
+            raise StorageError(
+                f"{target.path} holds versions of {', '.join(own[:_MOST_NAMED])} that did not come from "
+                f"{source.path} ({len(own)} in all); no document was moved: move the other way, or remove them there"
+            )
+        for name in changed:
+            with _folder_of(target, name) as place:
+                place.replace(os.path.basename(name), wanted[name])
+        for name in old - wanted.keys():  # it was removed at the source since
+            with _folder_of(target, name) as place:
+                place.remove(os.path.basename(name))
+        folder.replace(_MOVED, json.dumps({name: zlib.crc32(data) for name, data in wanted.items()}).encode())
+    for name in wanted:
+        if _document(target, name) != _document(source, name):
+            raise StorageError(f"{name} differs at {target.path}; it changed meanwhile: run the same command again")
+    return len(wanted), len(changed)
+
+
+def _folder_of(documents: Documents, name: str) -> DocumentFolder:
+    above = os.path.dirname(name)
+    return (documents.below(above) if above else documents).create()
+
+
+def _document(documents: Documents, name: str) -> bytes | None:
+    """None when there is none, or nothing in it yet: a log begins with its first record."""
+    above, _, last = name.rpartition("/")
+    folder = (documents.below(above) if above else documents).open()
+    if folder is None:
+        return None
+    with folder:
+        data = folder.read(last, at_most=_LARGEST)
+    return None if last.endswith(".jsonl") and not data else data
 
 
 def _bring(source: Conversations, target: Conversations, key: int) -> tuple[int, bool]:

@@ -423,12 +423,17 @@ class LocalDocuments:
         return LocalFolder.create(self.path)
 
 
+SYNCED = ".synced.json"  # what a folder of files and its rows agreed on (`storage/mirror`)
+YOURS = ".yours"  # ends the name of a file that lost against a version from elsewhere
+_PASSING = (".lock", ".lock.queue", ".tmp", ".old", ".late", YOURS)
+
+
 def files_below(path: str) -> Iterator[str]:
     """The documents in a folder, however deep; no links, and nothing that is ours for a moment."""
     for place, _, files in os.walk(path):
         for file in files:
             full = f"{place}/{file}"
-            if not file.endswith((".lock", ".lock.queue", ".tmp", ".old", ".late")) and not os.path.islink(full):
+            if file != SYNCED and not file.endswith(_PASSING) and not os.path.islink(full):
                 yield full[len(path) + 1 :]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from hermes.base.text import decode
 from hermes.base.values import value
-from hermes.storage.documents import LocalDocuments, files_below
+from hermes.storage.documents import SYNCED, YOURS, LocalDocuments, files_below
 from hermes.storage.files import Folder, make_private_folders
 
 if TYPE_CHECKING:
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from hermes.storage.ports import Documents
 
-_STATE = ".synced.json"
-_YOURS = ".yours"  # ends the name of a file that was changed here and elsewhere; theirs counts
 _LARGEST = 64 << 20
 _WAIT = 10.0
 
@@ -51,7 +49,7 @@ class Mirror:
             name: each.stamp for name, each in known.items()
         } == files:
             return
-        with self._documents.create() as folder, folder.lock(_STATE, timeout=_WAIT):
+        with self._documents.create() as folder, folder.lock(SYNCED, timeout=_WAIT):
             rows = self._documents.every()
             for name in sorted({*rows, *files}):
                 was = known.get(name)
@@ -70,7 +68,7 @@ class Mirror:
         if self._documents is None:
             yield
             return
-        with self._documents.create() as folder, folder.lock(_STATE, timeout=_WAIT):
+        with self._documents.create() as folder, folder.lock(SYNCED, timeout=_WAIT):
             self.sync()
             yield
             self.sync()
@@ -81,7 +79,7 @@ class Mirror:
         with Folder.create(place) as folder:
             mine = folder.read(base, at_most=_LARGEST) if folder.status(base) is not None else None
             if keep and mine is not None and mine != data:
-                folder.replace(f".{base}{_YOURS}", mine)
+                folder.replace(f".{base}{YOURS}", mine)
             if data is None:
                 folder.remove(base)
             elif mine != data:
@@ -123,10 +121,8 @@ class Mirror:
     def _files(self) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}
         for name in files_below(self.path):
-            last = name.rpartition("/")[2]
-            if name != _STATE and not (last.startswith(".") and last.endswith(_YOURS)):
-                status = os.lstat(f"{self.path}/{name}")
-                found[name] = (status.st_size, status.st_ino, status.st_mtime_ns)
+            status = os.lstat(f"{self.path}/{name}")
+            found[name] = (status.st_size, status.st_ino, status.st_mtime_ns)
         return found
 
     def _known(self) -> dict[str, _Known]:
@@ -134,7 +130,7 @@ class Mirror:
         if folder is None:
             return {}
         with folder:
-            kept = decode(folder.read(_STATE, at_most=_LARGEST) or b"{}")
+            kept = decode(folder.read(SYNCED, at_most=_LARGEST) or b"{}")
         return {name: _Known(version=version, stamp=tuple(stamp)) for name, (version, stamp) in dict(kept).items()}
 
     def _remember(self, rows: dict[str, int]) -> None:
@@ -142,4 +138,4 @@ class Mirror:
         agreed = {name: (version, files[name]) for name, version in rows.items() if name in files}
         make_private_folders(self.path)
         with Folder.create(self.path) as folder:
-            folder.replace(_STATE, json.dumps(agreed).encode())
+            folder.replace(SYNCED, json.dumps(agreed).encode())

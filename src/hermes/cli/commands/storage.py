@@ -1,4 +1,4 @@
-"""`hermes storage`: where conversations are kept, preparing a PostgreSQL database, and moving them there and back."""
+"""`hermes storage`: where a person's data is kept, preparing a PostgreSQL database, and moving it there and back."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from hermes.base.errors import SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.conversations.database import Pages, SessionDB
-from hermes.portability.move import move
+from hermes.portability.move import documents_in, move, move_documents
 from hermes.settings.config import conversations_of, storage_address, whose
-from hermes.settings.home import DATABASE
-from hermes.settings.people import People
+from hermes.settings.home import DATABASE, PEOPLE
+from hermes.settings.people import OWNER, People
+from hermes.storage.files import make_private_folders
 from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
@@ -105,40 +106,53 @@ def _check(given: ui.Given, context: ui.Context) -> None:
 def _move(given: ui.Given, context: ui.Context) -> None:
     if bool(given.to) == bool(given.origin):
         raise SettingsError("say where to: `hermes storage move --to URL`, or back: `hermes storage move --from URL`")
+    from hermes.storage.postgres.documents import PostgresDocuments
+
     address = _checked(given.to or given.origin)
     told, lines = [], []
     for home in _homes(context.home):
-        local = {"path": home.join(DATABASE), "owner": "local"}
-        if given.to and not os.path.exists(local["path"]):
-            continue
-        remote = {"path": address, "owner": whose(home)}
-        first, second = (local, remote) if given.to else (remote, local)
-        progress = ui.Progress()
-        with (
-            SessionDB.open(first["path"], owner=first["owner"]) as source,
-            SessionDB.open(second["path"], owner=second["owner"]) as target,
-        ):
-            moved = move(source, target, partial(progress.stage, whose(home)))
-            place = target.path
-        progress.close()
-        told.append({"person": whose(home), **ui.pick(moved, "sessions", "messages", "copied", "images")})
-        held = f"{counted(moved.messages, 'message')} in {counted(moved.sessions, 'session')}"
-        new = f"{counted(moved.copied, 'session')} copied now"
-        lines.append(f"{whose(home)}: {held} are at {place}, compared one by one ({new})")
+        moved = _move_conversations(home, address, there=bool(given.to))
+        remote, (local, names) = PostgresDocuments(address, whose(home)), documents_in(home)
+        held, new = move_documents(local, names, remote) if given.to else move_documents(remote, remote.every(), local)
+        told.append({"person": whose(home), **moved, "documents": held, "documents_copied": new})
+        lines.append(
+            f"{whose(home)}: {counted(moved['messages'], 'message')} in {counted(moved['sessions'], 'session')} and "
+            f"{counted(held, 'document')} are at {(remote if given.to else local).path}, compared one by one "
+            f"({counted(moved['copied'], 'session')} and {counted(new, 'document')} copied now)"
+        )
     following = (
-        "`hermes config set storage.url …` (or HERMES_STORAGE_URL in .env) uses it from now on; state.db stays"
+        "`hermes config set storage.url …` (or HERMES_STORAGE_URL in .env) uses it from now on; the files stay"
         if given.to
-        else "take storage.url and HERMES_STORAGE_URL out to use state.db again; the database keeps its copy"
+        else "take storage.url and HERMES_STORAGE_URL out to use the files again; the database keeps its copy"
     )
     ui.show(given, told, *lines, following)
 
 
+def _move_conversations(home: Home, address: str, *, there: bool) -> dict[str, int]:
+    local = {"path": home.join(DATABASE), "owner": "local"}
+    if there and not os.path.exists(local["path"]):
+        return dict.fromkeys(("sessions", "messages", "copied", "images"), 0)
+    remote = {"path": address, "owner": whose(home)}
+    first, second = (local, remote) if there else (remote, local)
+    progress = ui.Progress()
+    with (
+        SessionDB.open(first["path"], owner=first["owner"]) as source,
+        SessionDB.open(second["path"], owner=second["owner"]) as target,
+    ):
+        moved = move(source, target, partial(progress.stage, whose(home)))
+    progress.close()
+    return ui.pick(moved, "sessions", "messages", "copied", "images")
+
+
 def _homes(home: Home) -> Iterator[Home]:
-    """The home itself, and those of the people below it."""
+    """The home itself, and those of the people below it, who are known when the home itself has been moved."""
     yield home
     if not home.above and not home.profile:
         people = People(home)
-        yield from (people.home_of(person.name) for person in people.all())
+        for person in people.all():
+            if person.name != OWNER:
+                make_private_folders(home.join(PEOPLE, person.name))
+                yield people.home_of(person.name)
 
 
 COMMANDS = {
@@ -152,7 +166,7 @@ COMMANDS = {
     "storage check": ui.command(_check),
     "storage move": ui.command(
         _move,
-        ui.option("--to URL", "from state.db into this PostgreSQL database"),
-        ui.option("--from URL", "from this PostgreSQL database back into state.db", dest="origin"),
+        ui.option("--to URL", "from the home into this PostgreSQL database"),
+        ui.option("--from URL", "from this PostgreSQL database back into the home", dest="origin"),
     ),
 }
