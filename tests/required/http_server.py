@@ -7,6 +7,8 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "http.sessions": ("a conversation is found by header, or by what its history looked like", "product"),
     "http.forwarded": ("the model is asked for what the client asked for, field by field, or it is refused", "product"),
     "http.messages": ("programs that talk to Claude need another base URL and nothing else", "product"),
+    "http.responses": ("OpenAI's responses: events, items, and answers that go on from an earlier one", "product"),
+    "http.embeddings": ("vectors of texts where search by meaning is installed, else a clear refusal", "product"),
     "http.browser": ("a browser may call the server from the pages that server.origins lists", "product"),
     "http.models": ("models can be looked up one by one, and clients may use other names for them", "product"),
     "http.errors": ("errors have the statuses and shapes OpenAI's client knows", "product"),

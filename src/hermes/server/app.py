@@ -17,6 +17,7 @@ from starlette.routing import Match, Route
 from hermes.agent import Agent
 from hermes.base.errors import HermesError, SettingsError
 from hermes.base.version import __version__
+from hermes.conversations.search.semantic import static_vectors
 from hermes.http_server import BodyLimits, BodyRefused, descriptor_limit
 from hermes.llm.scripted import Scripted
 from hermes.server import openai_wire as wire
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
+    from hermes.conversations.search.semantic import Embedding
     from hermes.server.api import Endpoint
     from hermes.server.conversations import Open
     from hermes.settings.config import Settings
@@ -72,6 +74,10 @@ def description() -> dict[str, Any]:
     for path, name, whose, body, example, gives in (
         ("chat/completions", "chat_completions", "OpenAI's", schemas.CHAT, {"messages": said}, schemas.COMPLETION),
         (
+            *("responses", "responses", "OpenAI's newer", schemas.RESPONSES_BODY),
+            *({"input": "I am vegetarian."}, schemas.RESPONSE),
+        ),
+        (
             *("messages", "messages", "Anthropic's", schemas.MESSAGES_BODY),
             *({"max_tokens": 1000, "messages": said}, schemas.MESSAGE),
         ),
@@ -91,6 +97,14 @@ def description() -> dict[str, Any]:
             "responses": _responses(200, gives, "400 401 403 404 409 413 421 429 502 503 504"),
         }
         paths[f"/v1/{path}"] = {"post": turn}
+    paths["/v1/embeddings"] = {
+        "post": {
+            "summary": "Vectors of texts, where search by meaning is installed.",
+            "operationId": "embeddings",
+            "requestBody": _body(schemas.EMBEDDINGS_BODY, {"input": "a boat"}),
+            "responses": _responses(200, schemas.MODELS, "400 401 403 404 413 421 429"),
+        }
+    }
     paths["/v1/messages/count_tokens"] = {
         "post": {
             "summary": "About how many tokens a request to /v1/messages has.",
@@ -177,7 +191,14 @@ class Service:
     sessions: Sessions | None = None  # of the web page
 
 
-def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, with_mcp: bool = True) -> Service:
+def build(
+    home: Home,
+    *,
+    only_mcp: bool = False,
+    open_agent: Open = Agent.open,
+    with_mcp: bool = True,
+    find_embedding: Callable[[str], Embedding | None] = static_vectors,
+) -> Service:
     """The server of a home; refuses to exist when nobody has a key."""
     people, settings = People(home), load_settings(home)
     if not any(person.keys for person in people.all()):
@@ -205,6 +226,7 @@ def build(home: Home, *, only_mcp: bool = False, open_agent: Open = Agent.open, 
         turns=TurnLimits(workers, settings.integer("server.turns_per_person")),
         models=settings.texts("server.models"),
         aliases=_aliases(settings),
+        embedding=find_embedding(settings.text("recall.semantic")),
         turn_seconds=settings.number("server.turn_timeout"),
     )
     metrics.gauges["hermes_conversations_open"] = ("Conversations kept open.", lambda: float(len(conversations)))
@@ -280,6 +302,8 @@ def _aliases(settings: Settings) -> dict[str, str]:
 def _routes(chat: Chat, conversations: Conversations, pool: ThreadPoolExecutor, limits: CallLimits) -> list[Route]:
     return [
         _named("/v1/chat/completions", chat.completions, "POST"),
+        _named("/v1/responses", chat.responses, "POST"),
+        _named("/v1/embeddings", chat.embeddings, "POST"),
         _named("/v1/messages", chat.messages, "POST"),
         _named("/v1/messages/count_tokens", chat.count_tokens, "POST"),
         _named("/v1/models", chat.models),

@@ -16,6 +16,7 @@ from hermes.http_server import descriptor_limit, free_descriptors
 from hermes.server.openai_wire import Answer, BadRequest, digest
 from hermes.server.workspace import Workspace
 from hermes.session.context import unanswered_calls
+from hermes.storage.images import IMAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -34,6 +35,7 @@ SOURCE = "server"
 _IN_USE = 60.0  # seconds after which nobody can still be busy with a workspace they asked for
 _IN_USE_IN_NEED = 10.0  # the same while descriptors run out
 _RESERVE = 0.25  # of the descriptors, kept for what runs: sockets, files of a turn
+_COPIED = ("role", "content", "name", "tool_calls", "tool_call_id", "is_error", IMAGES)
 _BUSY_SECONDS = 60.0  # seconds a request waits for the turn before it in the same conversation
 
 
@@ -51,6 +53,8 @@ class Conversation:
 
     def answer(self, request: ChatRequest, say: Say, cancelled: Callable[[], bool]) -> Answer:
         results, said = request.results, request.said
+        for message in request.history if request.previous else ():  # what the stored conversation lacks
+            self.agent.session.record(message)
         if said:
             for result in results:
                 self.agent.session.record(result)
@@ -182,8 +186,14 @@ class Conversations:
         """One turn; `name` is what the client calls the conversation, or "" to recognise it by its history."""
         with self._entered(person, name, request, model) as conversation:
             answer = conversation.answer(request, say, cancelled)
-            if not name:
+            if request.previous:
+                self._remember(conversation, request.answer_id)
+            elif not name:
                 self._remember(conversation, digest([*request.history, *request.fresh, answer.message]))
+            if request.answer_id:
+                session = conversation.agent.session
+                with suppress(StorageError):
+                    session.database.set_meta(f"answer:{request.answer_id}", f"{session.id} {session.last_id}")
             return answer
 
     def leave(self, person: str) -> None:
@@ -208,8 +218,27 @@ class Conversations:
         for person in self.people():
             self.leave(person)
 
+    def _place(self, person: str, request: ChatRequest) -> tuple[str, int]:
+        """The session that a request names an answer of, and the message where it stood then."""
+        stored = self.workspace(person).past.get_meta(f"answer:{request.previous}")
+        if not stored:
+            said = f"there is no answer {request.previous!r} to go on from"
+            raise BadRequest(said, "previous_response_id", code="previous_response_not_found")
+        session, _, last = str(stored).partition(" ")
+        return session, int(last)
+
+    def _history(self, person: str, request: ChatRequest) -> list[dict[str, Any]]:
+        """What a new conversation begins with: the client's history, or another's up to an answer it names."""
+        if not request.previous:
+            return request.history
+        session, last = self._place(person, request)
+        told = (each for each in self.workspace(person).past.messages(session) if each.id <= last and not each.rewound)
+        before = [{key: each.message[key] for key in _COPIED if key in each.message} for each in told]
+        return [*before, *request.history]
+
     @contextmanager
     def _entered(self, person: str, name: str, request: ChatRequest, model: str) -> Iterator[Conversation]:
+        name = "" if request.previous else name
         try:
             conversation = self._find(person, name, request, model)
         except (HermesError, OSError):
@@ -220,7 +249,7 @@ class Conversations:
             self._release(conversation)
             raise BadRequest("this conversation is still answering; wait for it", status=409, code="busy")
         try:
-            if not _fits(conversation, name, request):  # somebody was faster, or its open calls are closed by now
+            if not self._fits(conversation, name, request):  # somebody was faster, or its open calls are closed by now
                 conversation.lock.release()
                 self._release(conversation)
                 conversation = self._enter(self._begin(person, name, request, model), name)
@@ -232,8 +261,20 @@ class Conversations:
             conversation.lock.release()
             self._release(conversation)
 
+    def _fits(self, conversation: Conversation, name: str, request: ChatRequest) -> bool:
+        """Whether the conversation is still where the client left it."""
+        session = conversation.agent.session
+        if request.previous:
+            return session.last_id == self._place(conversation.person, request)[1]
+        if not name and request.history and conversation.after != digest(request.history):
+            return False
+        if not request.results:
+            return True
+        open_calls = unanswered_calls(session.context.messages)
+        return all(result["tool_call_id"] in open_calls for result in request.results)
+
     def _find(self, person: str, name: str, request: ChatRequest, model: str) -> Conversation:
-        key = name or (digest(request.history) if request.history else "")
+        key = name or (digest(request.history) if request.history and not request.previous else "")
         with self._lock:
             conversation = self._conversations.get(self._names.get((person, key), ("", ""))) if key else None
             if conversation is not None:
@@ -241,6 +282,8 @@ class Conversations:
                 self._conversations.move_to_end(conversation.key)
                 return conversation
         stored = self._stored(person, name, key)
+        if request.previous:
+            stored = self.workspace(person).past.tip(self._place(person, request)[0]).id
         if not stored:
             return self._enter(self._begin(person, name, request, model), name)
         with self._lock:
@@ -269,8 +312,8 @@ class Conversations:
             return ""
 
     def _begin(self, person: str, name: str, request: ChatRequest, model: str) -> Conversation:
+        history = self._history(person, request)
         agent = self._open(person, title=name or None, model=model, system_message=request.system)
-        history = request.history
         if request.results and not request.said:
             open_calls = set(unanswered_calls(history))
             if not any(result["tool_call_id"] in open_calls for result in request.results):
@@ -333,16 +376,6 @@ class Conversations:
             self._names.pop((conversation.person, conversation.after), None)
             self._names[conversation.person, after] = conversation.key
         conversation.after = after
-
-
-def _fits(conversation: Conversation, name: str, request: ChatRequest) -> bool:
-    """Whether the conversation is still where the client left it."""
-    if not name and request.history and conversation.after != digest(request.history):
-        return False
-    if not request.results:
-        return True
-    open_calls = unanswered_calls(conversation.agent.session.context.messages)
-    return all(result["tool_call_id"] in open_calls for result in request.results)
 
 
 def _close(conversation: Conversation) -> None:

@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, StreamingResponse
 
 from hermes.base.errors import (
     ContextTooLong,
+    ExtraMissing,
     HermesError,
     Interrupted,
     ModelError,
@@ -29,7 +30,7 @@ from hermes.base.errors import (
     WrongKey,
 )
 from hermes.base.events import ReasoningDelta, TextDelta
-from hermes.server import anthropic_wire
+from hermes.server import anthropic_wire, responses_wire
 from hermes.server import openai_wire as wire
 from hermes.server.auth import PERSON
 from hermes.server.openai_wire import error_body
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
+    from hermes.conversations.search.semantic import Embedding
     from hermes.server.auth import CallLimits, Metrics, TurnLimits
     from hermes.server.conversations import Conversations
     from hermes.server.openai_wire import Answer, ChatRequest, Piece, Writer
@@ -67,6 +69,7 @@ class Chat:
         calls: CallLimits,
         models: tuple[str, ...] = (),
         aliases: Mapping[str, str] | None = None,
+        embedding: Embedding | None = None,
         turn_seconds: float = 600.0,
     ) -> None:
         self._conversations = conversations
@@ -77,6 +80,7 @@ class Chat:
         self._calls = calls
         self._models = models
         self._aliases = dict(aliases or {})
+        self._embedding = embedding
         self._turn_seconds = turn_seconds
         self.stopping = threading.Event()
 
@@ -103,6 +107,35 @@ class Chat:
 
     async def messages(self, request: Request) -> Response:
         return await self._answered(request, _MESSAGES)
+
+    async def responses(self, request: Request) -> Response:
+        return await self._answered(request, _RESPONSES)
+
+    async def embeddings(self, request: Request) -> Response:
+        """Vectors of the search by meaning, where that is installed and switched on."""
+        body = await request.body()
+        try:
+            async with self._calls.slot(request.scope[PERSON]):
+                found = await asyncio.get_running_loop().run_in_executor(self._parsing, self._embedded, body)
+        except wire.BadRequest as wrong:
+            return failed(wrong)
+        return JSONResponse(found)
+
+    def _embedded(self, data: bytes) -> dict[str, Any]:
+        texts, packed, body = wire.texts_to_embed(data)
+        self._model(body["model"])
+        if self._embedding is None:
+            said = (
+                "no embedding is configured here; the operator installs the extra `semantic` and sets recall.semantic"
+            )
+            raise wire.BadRequest(said, status=404, code="no_embedding")
+        if body.get("dimensions") not in (None, self._embedding.dimensions):
+            raise wire.BadRequest(f"dimensions: vectors have {self._embedding.dimensions} here", "dimensions")
+        try:
+            rows = self._embedding.embed(texts)
+        except ExtraMissing as error:
+            raise wire.BadRequest(str(error), status=404, code="no_embedding") from error
+        return wire.embedded(rows, texts, body["model"] or MODEL, packed=packed)
 
     async def count_tokens(self, request: Request) -> Response:
         body = await request.body()
@@ -192,6 +225,7 @@ class _Wire:
 
 _CHAT = _Wire(wire.parse, wire.ChatWriter, lambda message, kind, param, code, _: error_body(message, kind, param, code))
 
+_RESPONSES = _Wire(responses_wire.parse, responses_wire.ResponseWriter, _CHAT.error)
 _MESSAGES = _Wire(anthropic_wire.parse, anthropic_wire.MessageWriter, anthropic_wire.error)
 
 

@@ -5,15 +5,19 @@ The other wires (`anthropic_wire`, `responses_wire`) translate what they get int
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
+import math
 import os
 import time
+from array import array
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.base.errors import ImageRefused
 from hermes.base.events import TextDelta
+from hermes.base.tokens import estimate
 from hermes.base.words import scrub
 from hermes.safety.fence import storable
 from hermes.storage.images import IMAGES, own_parts, taken_in
@@ -30,6 +34,7 @@ _ROLES = ("system", "developer", "user", "assistant", "tool")
 _IMAGES = ("image_url", "input_image", "image")  # parts of a user's message besides text
 _LONGEST_NAME = 200
 _MOST_STOPS = 64
+_MOST_TEXTS = 2048
 _OWN = {"model", "messages", "tools", "stream", "stream_options"}
 _LONGEST = {"max_tokens", "max_completion_tokens"}
 # What does not change the answer: notes for the vendor, and hints for its speed and its cache, which is our business.
@@ -62,7 +67,9 @@ class ChatRequest:
     stream: bool
     with_usage: bool
     previous: str = ""  # the answer that this goes on from, by the id the client was given
+    answer_id: str = ""  # under which the client may go on from this answer
     shows_thinking: bool = False
+    echo: dict[str, Any] = field(default_factory=dict)  # what a whole answer repeats of the request
 
     @property
     def system(self) -> str:
@@ -302,6 +309,36 @@ def usage(counted: Usage) -> dict[str, Any]:
         "completion_tokens": written,
         "total_tokens": sent + written,
         "prompt_tokens_details": details,
+    }
+
+
+def texts_to_embed(data: bytes) -> tuple[list[str], bool, dict[str, Any]]:
+    """The texts of a request for embeddings, whether vectors are wanted as base64, and the request."""
+    body = loaded(data)
+    refuse_others(body, {"input", "model", "encoding_format", "dimensions", "user"}, {})
+    given = body.get("input")
+    texts = [given] if isinstance(given, str) else list_of(given, "input")
+    if not 0 < len(texts) <= _MOST_TEXTS or not all(isinstance(text, str) and text for text in texts):
+        raise BadRequest(f"input must be a text or up to {_MOST_TEXTS:,} of them; tokens are not taken here", "input")
+    if body.get("encoding_format", "float") not in ("float", "base64"):
+        raise BadRequest("encoding_format must be float or base64", "encoding_format")
+    return list(map(scrub, texts)), body.get("encoding_format") == "base64", {**body, "model": text_of(body, "model")}
+
+
+def embedded(rows: Any, texts: Sequence[str], name: str, *, packed: bool) -> dict[str, Any]:
+    """Vectors of length 1, as OpenAI's are; zeros stay zeros."""
+    listed = []
+    for place, row in enumerate(rows):
+        size = math.sqrt(sum(float(each) ** 2 for each in row)) or 1.0
+        vector = array("f", (float(each) / size for each in row))
+        told = base64.b64encode(vector.tobytes()).decode() if packed else vector.tolist()
+        listed.append({"object": "embedding", "index": place, "embedding": told})
+    tokens = sum(map(estimate, texts))
+    return {
+        "object": "list",
+        "data": listed,
+        "model": name,
+        "usage": {"prompt_tokens": tokens, "total_tokens": tokens},
     }
 
 

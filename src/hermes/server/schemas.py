@@ -368,6 +368,34 @@ MESSAGES_BODY: Schema = {
     },
     "required": ["max_tokens", "messages"],
 }
+RESPONSES_BODY: Schema = {
+    "type": "object",
+    "properties": {
+        "model": {**_LINE, "description": "hermes, or one of /v1/models."},
+        "input": {"type": ["string", "array"], "description": "What the person says, or items of the conversation."},
+        "instructions": {"type": "string", "description": "What a system message would say."},
+        "previous_response_id": {**_LINE, "description": "Goes on from that answer; only what is new is sent."},
+        "stream": {"type": "boolean", "description": "Send the answer as events (default: false)."},
+        "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions of your own."},
+        "text": {"type": "object", "description": "What the answer must be, such as JSON of a schema."},
+        "reasoning": {"type": "object", "description": "How much the model thinks (effort), and whether it is shown."},
+    },
+    "required": ["input"],
+}
+RESPONSE: Schema = {
+    "type": "object",
+    "properties": {"id": {"type": "string"}, "output": {"type": "array"}, "usage": {"type": "object"}},
+    "required": ["id", "output", "usage"],
+}
+EMBEDDINGS_BODY: Schema = {
+    "type": "object",
+    "properties": {
+        "input": {"type": ["string", "array"], "description": "A text or several."},
+        "model": {**_LINE, "description": "hermes."},
+        "encoding_format": {"type": "string", "enum": ["float", "base64"], "description": "How vectors are written."},
+    },
+    "required": ["input"],
+}
 MESSAGE: Schema = {
     "type": "object",
     "properties": {"id": {"type": "string"}, "content": {"type": "array"}, "usage": {"type": "object"}},
