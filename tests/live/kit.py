@@ -26,6 +26,7 @@ class Trial:
     home: str
     patience: float = 0.0  # seconds that a step may take, where it is not what the service needs
     pause: float = 15.0  # seconds after which the service has made memories of all it was told
+    only: str = ""  # of several rows, those whose name has this word
 
 
 def say(text: str) -> None:

@@ -1,6 +1,7 @@
 """`bin/live NAME`: stores, recalls and forgets through a provider against its real service.
 
-`bin/live hosts` connects Claude Code, Codex and Gemini CLI from npm instead.
+`bin/live hosts` connects Claude Code, Codex and Gemini CLI from npm instead; `bin/live clients` runs client programs
+against `hermes serve` and writes the table in docs/guides/clients.md.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ def main() -> int:
     parser.add_argument("--scratch", default="", metavar="DIR", help="keep the installation here for the next run")
     parser.add_argument("--patience", type=float, default=0.0, metavar="SECONDS", help=_PATIENCE)
     parser.add_argument("--pause", type=float, default=15.0, metavar="SECONDS", help=_PAUSE)
+    parser.add_argument("--only", default="", metavar="WORD", help="clients: only rows whose name has this word")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="hermes-live-") as folder:
         scratch = os.path.abspath(given.scratch) if given.scratch else os.path.join(folder, "scratch")
@@ -40,6 +42,7 @@ def main() -> int:
             home=os.path.join(folder, "home"),
             patience=given.patience,
             pause=given.pause,
+            only=given.only,
         )
         return int(import_module(f"live.{given.name}").run(trial))
 
