@@ -7,7 +7,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from compacted import configure, talk, texts
@@ -222,6 +222,54 @@ def test_a_name_used_meanwhile_is_in_the_block_with_the_message_that_had_it(home
     assert "src/locks/old_table.py" in line
     assert "see line 12" in line
     assert "see line 12" in stored.text
+
+
+@pytest.mark.proves("compaction.ahead.checked")
+def test_a_command_run_again_is_there_also_when_the_ledger_had_no_room_for_it(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    slow.let_go()
+    with MemorySession.open(home) as session:
+        talk(session, 1)
+        do(session, "terminal", '{"success": true, "exit_code": 0, "output": "tagged"}', command="make release now")
+        number = 0
+        while session.compactor.tokens() < 0.65 * WINDOW:
+            do(session, "write_file", path=f"src/part_{number}/{'deep/' * 12}module.py", content="x = 1")
+            number += 1
+        assert turn(session, slow, "How far are we?") == []
+        session.compactor.wait()
+        do(session, "terminal", command="make release now")
+        assert turn(session, slow, "And now?")
+        assert "- ran: make release now" not in ledger(session)
+        assert "- used again: make release now [" in texts(session.request().messages)
+
+
+@pytest.mark.proves("compaction.ahead", "compaction.hooks")
+def test_external_memory_is_asked_once_and_its_words_reach_the_summary(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    slow.let_go()
+    told: list[tuple[str, int | str]] = []
+
+    class Witness:
+        def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
+            told.append(("on_pre_compress", len(messages)))
+            return "The provider knows: the release is on Friday."
+
+        def on_session_end(self, messages: list[dict[str, Any]]) -> None:
+            told.append(("on_session_end", len(messages)))
+
+        def on_session_switch(self, new_session_id: str, **_more: Any) -> None:
+            told.append(("on_session_switch", new_session_id))
+
+    with MemorySession.open(home) as session:
+        session.boundary = Witness()
+        fill(session, 0.65)
+        count = len(session.context.messages)
+        assert turn(session, slow, "How far are we?") == []
+        session.compactor.wait()
+        assert turn(session, slow, "And now?")
+    assert told == [("on_pre_compress", count + 1), ("on_session_end", count + 3), ("on_session_switch", session.id)]
+    (asked,) = [text for sent in slow.model.requests if "<session>" in (text := str(sent.messages[-1]["content"]))]
+    assert "the release is on Friday" in asked
 
 
 @pytest.mark.proves("compaction.ahead.checked")

@@ -351,12 +351,13 @@ def _done_by(messages: Sequence[Message]) -> Iterator[Finding]:
 
 
 def used_again(since: Sequence[Message], gone: Mapping[int, Message], staying: Sequence[Message]) -> list[str]:
-    """A line for each name, path and address that is used `since`, was in what is `gone` and is not in what stays.
+    """A line for each name, path and command that is used `since`, was in what is `gone` and is not in what stays.
 
     It shows where the name stood last, with the id of that message.
     """
     spoken = [message for message in since if message.get("role") in ("user", "assistant")]
     names = [word for message in spoken for kind, word in words_of(_whole(message)) if kind not in ("number", "error")]
+    names += [what for did, what in done_in(since) if did == _RAN]
     if not names:
         return []
     held = Held("\n".join(map(_whole, staying)))

@@ -22,8 +22,7 @@ from hermes.providers.discovery import find_provider
 from hermes.providers.manager import running_for
 from hermes.providers.starting import in_passing, open_provider
 from hermes.providers.worker import TimedOut, Worker, in_words
-from hermes.session.compaction import UnusableResult, compress_with
-from hermes.session.engines import ENGINES, engine_folders, known_engines, named_engine
+from hermes.session.engines import ENGINES, UnusableResult, compress_with, engine_folders, known_engines, named_engine
 from hermes.session.external import chosen_providers
 from hermes.settings.config import documents_of
 from hermes.settings.home import DATABASE
