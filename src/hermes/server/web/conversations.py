@@ -28,6 +28,7 @@ from hermes.session.receipts import turns
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Found, Match
     from hermes.server.web.site import Ask
     from hermes.storage.records import Session, StoredMessage
@@ -198,14 +199,20 @@ def _export(ask: Ask) -> Response:
 
 
 def _delete(ask: Ask) -> Redirect:
-    session, db = _session(ask), ask.workspace.database
+    session = _session(ask)
+    messages = delete_conversation(ask.workspace.database, session)
+    said = f"Deleted {name_of(session)!r} with {counted(messages, 'message')}."
+    return Redirect(to=address("conversations"), notice=Notice(said))
+
+
+def delete_conversation(db: SessionDB, session: Session) -> int:
+    """Deletes a whole conversation, part by part, and returns how many messages that were; its branches stay."""
     parts = db.lineage(session.id)
     for part in reversed(parts):
         if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
             db.delete(part.id)
     db.remove_unused_images()
-    said = f"Deleted {name_of(session)!r} with {counted(sum(each.message_count for each in parts), 'message')}."
-    return Redirect(to=address("conversations"), notice=Notice(said))
+    return sum(each.message_count for each in parts)
 
 
 def _context(ask: Ask) -> Page:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.server.web import approvals, conversations, health, memory, now, people, receipts
+from hermes.server.web import approvals, conversations, forget, health, memory, now, people, receipts
 
 if TYPE_CHECKING:
     from hermes.server.web.site import Section
@@ -17,4 +17,5 @@ SECTIONS: tuple[Section, ...] = (
     receipts.SECTION,
     health.SECTION,
     people.SECTION,
+    forget.SECTION,
 )
