@@ -263,6 +263,7 @@ def test_a_broken_document_of_rules_is_told_and_stops_nothing(home: Path) -> Non
 
 
 @pytest.mark.proves("rules.heard")
+@pytest.mark.usefixtures("both_engines")
 def test_no_rule_is_lost_when_several_write_at_once(home: Path) -> None:
     def write(who: int) -> None:
         for number in range(5):

@@ -1,7 +1,8 @@
-"""Times that people name, read in three ways: as bounds of a range, as hints in a question, as dates in an entry.
+"""Times that people name, read in four ways: bounds of a range, hints in a question, dates in an entry, moments ahead.
 
 `since` and `until` take one expression on the local calendar and refuse what they do not understand. `spans` finds
-every time in a question, in UTC, and is generous about the borders. `absolute` writes relative dates out.
+every time in a question, in UTC, and is generous about the borders. `absolute` writes relative dates out. `ahead` finds
+the moment that a reminder names, on the wall clock.
 """
 
 from __future__ import annotations
@@ -360,3 +361,148 @@ def _absolute(found: re.Match[str], written: date) -> str:
             then = written + timedelta(weeks=count)
             return f"the week of {(then - timedelta(days=then.weekday())).isoformat()}"
     return (written + timedelta(days=count * (7 if unit == "week" else 1))).isoformat()
+
+
+# --- a moment ahead --------------------------------------------------------------------------------------------------
+
+# The hour that a part of a day means when no clock time is said; a day alone means the morning.
+_PARTS = {"morning": 9, "lunch": 12, "noon": 12, "afternoon": 14, "evening": 18, "night": 20, "midnight": 24}
+_PART = r"(?:\s+(?P<part>morning|afternoon|evening|night))?"
+_ROUGHLY = "|".join(f"a {each}" for each in _ROUGH_COUNTS)
+_AHEAD_IN = (
+    rf"in\s+(?P<count>\d{{1,4}}|{_COUNTED}|half an|{_ROUGHLY})\s+(?P<unit>minute|min|hour|day|week|month|year)s?"
+)
+_AHEAD_NEAR = (
+    rf"(?P<near>the day after tomorrow|tomorrow|today|tonight|later today){_PART}"
+    r"|(?P<this>this)\s+(?P<part2>morning|afternoon|evening)"
+)
+_AHEAD_PERIOD = (
+    r"(?:(?P<which>next|every|each)|this|at the|on the|over the)\s+"
+    r"(?P<period>day|week|weekend|month|year|morning|evening)"
+)
+_AHEAD = tuple(
+    re.compile(rf"(?<![\w-]){pattern}(?![\w-])", re.IGNORECASE)
+    for pattern in (
+        _AHEAD_IN,
+        rf"(?:on\s+)?(?P<year>\d{{4}})-{_NUMBER}-{_DAY}",
+        rf"(?:on\s+)?(?:the\s+)?{_MONTH}\s+{_DAY}(?:,?\s+(?P<year>\d{{4}}))?",
+        rf"(?:on\s+)?(?:the\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+(?P<year>\d{{4}}))?",
+        f"(?:{_AHEAD_NEAR})",
+        rf"(?:on\s+)?(?:(?P<which>next|this|every|each|coming)\s+)?{_WEEKDAY}(?P<plural>s)?{_PART}",
+        _AHEAD_PERIOD,
+    )
+)
+_HOUR = r"(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\b\.?)?(?:\s*o'clock)?"
+_AT = (
+    re.compile(rf"(?<![\w-])(?:at|by|around)\s+(?:{_HOUR}|(?P<named>noon|midnight|lunch|night))(?!\w)", re.IGNORECASE),
+    re.compile(r"(?<![\w-])(?P<hour>\d{1,2})(?:[:.](?P<minute>\d\d))?\s*(?P<half>[ap]\.?m\b\.?)", re.IGNORECASE),
+    re.compile(r"(?<![\w-])(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)(?!\d)(?P<half>)", re.IGNORECASE),
+)
+
+
+@value
+class Ahead:
+    """A moment in the future, the text without the words that name it, and whether it comes daily or weekly."""
+
+    at: datetime
+    rest: str
+    repeat: str = ""
+
+
+def ahead(text: str, now: datetime) -> Ahead | None:
+    """The moment ahead that a text names, on the calendar of `now`; None when it names none that can be understood."""
+    at = next((found for pattern in _AT if (found := pattern.search(text))), None)
+    rest = f"{text[: at.start()]} {text[at.end() :]}" if at else text
+    named = next((found for pattern in _AHEAD if (found := pattern.search(rest))), None)
+    try:
+        clock = _clock_time(at) if at else None
+        if named is None:
+            if clock is None:
+                return None
+            moment = _at_time(now, clock)
+            moment = moment if moment > now else _at_time(now + timedelta(days=1), clock)
+            return Ahead(at=moment, rest=rest)
+        parts = (
+            dict.fromkeys(("count", "near", "this", "weekday", "period", "which", "plural", "part", "part2"))
+            | named.groupdict()
+        )
+        moment, repeat = _ahead_of(named, parts, now, clock)
+    except (ValueError, OverflowError):
+        return None
+    return Ahead(at=moment, rest=f"{rest[: named.start()]} {rest[named.end() :]}", repeat=repeat)
+
+
+def _ahead_of(
+    found: re.Match[str], parts: dict[str, str | None], now: datetime, clock: tuple[int, int] | None
+) -> tuple[datetime, str]:
+    if parts["count"]:
+        return _after(parts["count"].lower(), found["unit"].lower(), now, clock), ""
+    part = parts["part"] or parts["part2"] or ""
+    hour = clock or (_PARTS.get(part.lower(), 9), 0)
+    which = (parts["which"] or "").lower()
+    repeats = which in ("every", "each") or bool(parts["plural"])
+    if parts["near"] or parts["this"]:
+        near = (parts["near"] or "today").lower()
+        if near == "tonight" and clock is None:
+            hour = (_PARTS["night"], 0)
+        days = {"tomorrow": 1, "the day after tomorrow": 2}.get(near, 0)
+        moment = _at_time(now + timedelta(days=days), hour)
+        return (moment if moment > now else now + timedelta(hours=3)), ""  # "later today"
+    if parts["weekday"]:
+        there = _WEEKDAYS.index(parts["weekday"][:3].lower())
+        days = (there - now.weekday()) % 7
+        moment = _at_time(now + timedelta(days=days), hour)
+        moment = moment if moment > now else _at_time(now + timedelta(days=days + 7), hour)
+        return moment, "weekly" if repeats else ""
+    if parts["period"]:
+        return _period_ahead(parts["period"].lower(), now, clock, repeats=repeats)
+    year, month, day = _date_of(found)
+    moment = _at_time(now.replace(year=year or now.year, month=month or 1, day=day or 1), hour)
+    return (moment if year or moment > now else moment.replace(year=now.year + 1)), ""
+
+
+def _after(count: str, unit: str, now: datetime, clock: tuple[int, int] | None) -> datetime:
+    if unit in ("minute", "min", "hour"):
+        minutes = 30.0 if count == "half an" else _counted(count) * (60 if unit == "hour" else 1)
+        return now + timedelta(minutes=minutes)
+    if unit in ("month", "year"):
+        moment = _months_later(now, int(_counted(count)) * (12 if unit == "year" else 1)).replace(tzinfo=now.tzinfo)
+    else:
+        moment = now + timedelta(days=_counted(count) * (7 if unit == "week" else 1))
+    return _at_time(moment, clock or (9, 0))
+
+
+def _period_ahead(period: str, now: datetime, clock: tuple[int, int] | None, *, repeats: bool) -> tuple[datetime, str]:
+    hour = clock or (_PARTS.get(period, 9), 0)
+    if period in ("day", "morning", "evening"):
+        moment = _at_time(now, hour)
+        return (moment if moment > now else _at_time(now + timedelta(days=1), hour)), "daily" if repeats else ""
+    if period in ("week", "weekend"):
+        days = (_SATURDAY - now.weekday()) % 7 or 7 if period == "weekend" else 7 - now.weekday()
+        return _at_time(now + timedelta(days=days), hour), "weekly" if repeats else ""
+    months = 1 if period == "month" else 13 - now.month
+    return _at_time(_months_later(now.replace(day=1), months).replace(tzinfo=now.tzinfo), hour), ""
+
+
+def _counted(count: str) -> float:
+    count = count.removeprefix("a ") if count.removeprefix("a ") in _ROUGH_COUNTS else count
+    return float((_COUNTS | _ROUGH_COUNTS).get(count) or int(count))
+
+
+def _clock_time(found: re.Match[str]) -> tuple[int, int]:
+    named = found.groupdict().get("named")
+    if named:
+        return _PARTS[named.lower()], 0
+    hour, half = int(found["hour"]), (found["half"] or "").lower()
+    if half.startswith("p") and hour < 12:  # noqa: PLR2004
+        hour += 12
+    elif half.startswith("a") and hour == 12:  # noqa: PLR2004
+        hour = 0
+    return hour, int(found["minute"] or 0)
+
+
+def _at_time(day: datetime, clock: tuple[int, int]) -> datetime:
+    """A day at a clock time."""
+    if clock[0] == 24:  # noqa: PLR2004 - midnight ends the day
+        day, clock = day + timedelta(days=1), (0, 0)
+    return day.replace(hour=clock[0], minute=clock[1], second=0, microsecond=0)

@@ -18,13 +18,13 @@ from zoneinfo import ZoneInfo
 from hermes.agent import Agent
 from hermes.base.errors import DamagedFile, HermesError, NotFound
 from hermes.gateway.ledger import RUNNING, Chat
+from hermes.gateway.platforms.base import Incoming
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import tzinfo
 
     from hermes.gateway.ledger import Entry, Ledger
-    from hermes.gateway.platforms.base import Incoming
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
@@ -91,6 +91,15 @@ def chat_key(message: Incoming, person: str, profile: str = "") -> str:
     if message.kind != "dm":
         words.append(message.user)
     return ":".join(words) + _WHOSE + person
+
+
+def private_chat(key: str) -> Incoming | None:
+    """Where to write to in the private chat of a key; None for a group."""
+    words = key.rpartition(_WHOSE)[0].split(":", 4)
+    if len(words) < 5 or words[3] != "dm":  # noqa: PLR2004 - agent, profile, platform, kind, chat
+        return None
+    chat, _, thread = words[4].partition(":")
+    return Incoming(platform=words[2], update="", chat=chat, user="", text="", thread=thread)
 
 
 class OpenChat:
@@ -252,7 +261,8 @@ class Conversations:
             "thread_id": message.thread,
             "gateway_session_key": entry.chat_key,
         }
-        return self._open_agent(self._home_of(entry.person), message.platform, project="", identity=known, **more)
+        more = {"project": "", "identity": known, "clock": self._clock, **more}
+        return self._open_agent(self._home_of(entry.person), message.platform, **more)
 
     def _add(self, key: str, opened: OpenChat) -> OpenChat:
         with self._lock:

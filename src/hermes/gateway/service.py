@@ -13,13 +13,15 @@ import threading
 import time
 from collections import OrderedDict, deque
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent import Agent
+from hermes.base.dates import zone_of
 from hermes.base.errors import HermesError, NotFound, SettingsError, WrongKey
 from hermes.gateway.commands import Commands, is_stop
-from hermes.gateway.conversations import Conversations, ResetPolicy, chat_key
+from hermes.gateway.conversations import Conversations, ResetPolicy, chat_key, private_chat
 from hermes.gateway.directory import Directory
 from hermes.gateway.ledger import FILE, FOLDER, Ledger
 from hermes.gateway.platforms.base import Later, Never
@@ -27,6 +29,7 @@ from hermes.gateway.platforms.telegram import Telegram, telegram_of
 from hermes.gateway.platforms.webhook import webhook_of
 from hermes.gateway.router import Router
 from hermes.http_server import descriptor_limit
+from hermes.memory.reminders import Reminders
 from hermes.operations.forget import finish_removals
 from hermes.session.models import main_model
 from hermes.settings.config import load_settings
@@ -183,6 +186,37 @@ class Gateway:
             "memory": asdict(self.monitor.last) if self.monitor.last else {},
         }
 
+    def remind(self) -> int:
+        """Sends reminders whose time has come to the private chat that each person used last; returns how many.
+
+        One that cannot be sent waits: the next look tries again, and the next turn brings it as well.
+        """
+        sent, seen = 0, set[str]()
+        for chat in self.ledger.chats():  # the most recent first
+            place = private_chat(chat.key)
+            if place is None or chat.person in seen or place.platform not in self.platforms:
+                continue
+            seen.add(chat.person)
+            try:
+                sent += self._remind(chat.person, place)
+            except (HermesError, Later, Never) as error:
+                _LOG.warning("reminders of %s wait: %s", chat.person, error)
+        return sent
+
+    def _remind(self, person: str, place: Incoming) -> int:
+        home = self.people.home_of(person)
+        settings = load_settings(home)
+        if not settings.flag("reminders.enabled"):
+            return 0
+        reminders, zone = Reminders(home), zone_of(settings.text("timezone"))
+        now = datetime.fromtimestamp(self._clock(), zone).replace(tzinfo=None)
+        due = reminders.due(now)
+        for each in due:
+            text = f"Reminder: {each.text}"
+            self.platforms[place.platform].send(place, text, delivery=f"reminder.{each.id}.{each.due}")
+            reminders.fire([each.id], now)
+        return len(due)
+
     def _waiting(self, chat_key: str) -> int:
         return self.workers.waiting(chat_key)
 
@@ -193,7 +227,7 @@ class Gateway:
             self._write_status()
 
     def _watch(self) -> None:
-        """Keeps the status fresh, and closes conversations that are over."""
+        """Keeps the status fresh, closes conversations that are over, and sends reminders."""
         swept = self._clock()
         while not self._stop.wait(_STATUS_SECONDS):
             self._write_status()
@@ -203,6 +237,7 @@ class Gateway:
                     self.conversations.close_finished(self.directory.knows)
                 except HermesError as error:
                     _LOG.warning("conversations that are over could not be closed: %s", error)
+                self.remind()
 
     def _write_status(self, *, running: bool = True) -> None:
         try:

@@ -106,6 +106,7 @@ def _is_no_command(plain: str, *, polite: bool) -> bool:
         or (speech("reported").search(plain) and not speech("if").match(plain))
         or speech("hypothetical").search(plain)
         or speech("wish").match(plain)
+        or (speech("asks-reminder").search(plain) and not speech("no-reminder").search(plain))
     )
 
 

@@ -32,6 +32,7 @@ _FILES = {
     SERVER_KEYS: "the people of the server and their keys",
     "trust.json": "the folders that are trusted",
     "rules.json": "rules that the agent is held to",
+    "reminders.json": "reminders that come up by themselves",
 }
 _LARGEST = 64 << 20
 _LONGEST = 160

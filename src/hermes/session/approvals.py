@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 import os
 from contextlib import closing
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.dates import zone_of
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
 from hermes.base.values import value
 from hermes.memory.approval import Approvals
+from hermes.memory.reminders import Reminders, understood
 from hermes.memory.rules import RuleBook
 from hermes.memory.store import MemoryStore
 from hermes.safety.trust import SINKS, TurnContext
@@ -92,6 +95,12 @@ class PendingWrites:
             rules = [RuleBook(self._home).add(text, session=pending.cause.session) for text in pending.texts]
             self._memory.reject(pending_id)
             return Approved(pending=pending, message=f"Kept as {counted(len(rules), 'rule')}.")
+        if pending.target == "reminders":
+            zone, book = zone_of(load_settings(self._home).text("timezone")), Reminders(self._home)
+            then = datetime.fromtimestamp(pending.created_at, zone).replace(tzinfo=None)
+            kept = [book.add(understood(text, then), session=pending.cause.session) for text in pending.texts]
+            self._memory.reject(pending_id)
+            return Approved(pending=pending, message=f"Kept as {counted(len(kept), 'reminder')}.")
         settings = load_settings(self._home)
         store = MemoryStore.open(self._home, settings=settings, project=pending.project)
         if names := chosen_providers(settings):

@@ -148,10 +148,13 @@ def noted(notes: str, rules: str = "", fired: Sequence[Fired] = ()) -> dict[str,
 def record_fired(additions: list[dict[str, Any]], fired: Sequence[Fired]) -> None:
     """Puts what fired, and why, beside the size of what the model was shown of it; receipts read it there."""
     for each in additions:
-        if each["source"] == "rules":
-            each["fired"] = [one.as_dict() for one in fired]
+        kind = _KINDS_FIRED.get(each["source"])
+        if kind is not None:
+            each["fired"] = [one.as_dict() for one in fired if one.kind == kind]
 
 
+_KINDS_FIRED = {"rules": "rule", "reminders": "reminder"}
+_REMINDERS = "[Reminders of the user that come up now; the user sees them, too:]"
 _RULES = "[Standing rules of the user that apply here; follow them:]"
 _HELD = (
     "This call was not run yet, because rules of the user apply to it: {rules} Do what they say first. If the call "
@@ -162,6 +165,11 @@ _HELD = (
 def shown(fired: Sequence[Fired]) -> str:
     """What the model reads of rules that fired; "" for none."""
     return "\n".join([_RULES, *(f"- {each.text}" for each in fired)]) if fired else ""
+
+
+def reminding(fired: Sequence[Fired]) -> str:
+    """The same for reminders, with when they were due."""
+    return "\n".join([_REMINDERS, *(f"- {each.text} ({each.trigger})" for each in fired)]) if fired else ""
 
 
 def rule_to_ask(fired: Sequence[Fired]) -> str:

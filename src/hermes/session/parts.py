@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hermes.conversations.database import SessionDB
     from hermes.conversations.search.semantic import Embedding
     from hermes.conversations.session_search import Helpers
+    from hermes.memory.reminders import Reminders
     from hermes.memory.rules import RulesInForce
     from hermes.memory.store import Archived
     from hermes.prompt.assembly import Prompt, ScanCache, SubdirectoryHints
@@ -410,6 +411,14 @@ class SessionParts:
             tokens=self.settings.integer("rules.tokens"),
             enforce=self.settings.text("rules.enforce"),
         )
+
+    @cached_property
+    def reminders(self) -> Reminders | None:
+        if not self.settings.flag("reminders.enabled"):
+            return None
+        from hermes.memory.reminders import Reminders
+
+        return Reminders(self.home)
 
     def now(self) -> datetime:
         """The time in the zone of the settings, without the zone: what a clock on the person's wall shows."""

@@ -44,6 +44,7 @@ from hermes.session.context import (
     outside_from_dicts,
     parsed,
     record_fired,
+    reminding,
     reply_message,
     rule_to_ask,
     shown,
@@ -240,9 +241,10 @@ class MemorySession:
         handed, found = recalled, self.external.recall(public_words(text))
         recalled = "\n\n".join(filter(None, [handed, found]))
         announced = self._updates.take()
-        fired = self._rules_for_turn(typed)
-        rules = shown(fired)
-        additions = [part for part in (build_memory_context_block(recalled), announced, rules, overlay) if part]
+        fired, due = self._rules_for_turn(typed), self._due_reminders(typed)
+        rules, reminders = shown(fired), reminding(due)
+        parts = (build_memory_context_block(recalled), announced, rules, reminders, overlay)
+        additions = [part for part in parts if part]
         message: dict[str, Any] = {"role": "user", "content": kept}
         if attached:
             message |= {OUTSIDE: "piped", TYPED: without_private(typed)}
@@ -250,8 +252,10 @@ class MemorySession:
             message[IMAGES] = stored
         if additions:
             message["api_content"] = "\n\n".join([kept, *additions])
-            message["additions"] = sizes_of(recalled=recalled, announcement=announced, rules=rules, overlay=overlay)
-            record_fired(message["additions"], fired)
+            message["additions"] = sizes_of(
+                recalled=recalled, announcement=announced, rules=rules, reminders=reminders, overlay=overlay
+            )
+            record_fired(message["additions"], [*fired, *due])
             if recalled:
                 message["additions"][0]["from"] = ["host"] * bool(handed) + self.external.recalled_by * bool(found)
             if overlay and self._parts.vouches:
@@ -260,6 +264,7 @@ class MemorySession:
             message["announced"] = dict(self._updates.seen)
         self._said = typed if kept == text else ""  # a statement with a gap in it is no statement to keep
         self._save(message, None if kept == text else (text, "\n\n".join([text, *additions])), images)
+        self._note_reminders(due)
         self._hear_rules()
         self._sync()
         self._unfinished = True
@@ -762,14 +767,40 @@ class MemorySession:
         return fired
 
     def _hear_rules(self) -> None:
-        """Keeps the rules that the person states; a delegated task was worded by a model and states none."""
-        if self._parts.rules is None or not self._said or self._delegated_by is not None:
+        """Keeps the rules and reminders that the person states; a delegated task was worded by a model, not by them."""
+        rules, reminders, said = self._parts.rules, self._parts.reminders, self._said
+        if not said or self._delegated_by is not None:
             return
         try:
-            for told in self._parts.rules.hear(self._said, self.turn_context()):
-                self.notices.add("rules", told)
+            if rules is not None:
+                for told in rules.hear(said, self.turn_context()):
+                    self.notices.add("rules", told)
+            if reminders is not None:
+                for told in reminders.hear(said, self._parts.now(), self.turn_context(), Approvals(self.home)):
+                    self.notices.add("reminders", told)
         except HermesError as error:
-            self.notices.add("rules", f"a rule was not kept: {error}")
+            self.notices.add("rules", f"what you asked for was not kept: {error}")
+
+    def _due_reminders(self, typed: str) -> list[Fired]:
+        """Reminders that come up with this turn."""
+        if self._parts.reminders is None or self._delegated_by is not None:
+            return []
+        try:
+            return self._parts.reminders.fired(self._parts.now(), public_words(typed))
+        except StorageError as error:
+            self.notices.add("reminders", f"your reminders cannot be read: {error}")
+            return []
+
+    def _note_reminders(self, due: list[Fired]) -> None:
+        """What came up does not come up again; the message that carries it is stored already."""
+        for each in due:
+            self.notices.add("reminders", f"reminder: {each.text} ({each.trigger})")
+            self.fired(**each.as_dict())
+        if due and self._parts.reminders is not None:
+            try:
+                self._parts.reminders.fire([each.name for each in due], self._parts.now())
+            except HermesError as error:
+                self.notices.add("reminders", f"a reminder may come up again: {error}")
 
     def _called_name(self, call_id: str) -> str:
         calls = (call for message in reversed(self.context.messages) for call in message.get("tool_calls") or ())

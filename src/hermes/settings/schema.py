@@ -174,6 +174,7 @@ KEYS = (
         "What a new rule does to a call it fires on: tell the model with the result, hold the call back once so that "
         "the model reads the rule first, or ask the person.",
     ),
+    _flag("reminders.enabled", True, "Keep reminders that the person asks for, and bring them up in time."),
     _integer("rules.tokens", 200, "Tokens that rules may add to a turn or to a tool's result.", low=20, high=5000),
     _flag("compression.enabled", True, "Compact the conversation before it outgrows the context window."),
     _number(
