@@ -263,3 +263,28 @@ def test_memory_skills_keys_and_queues_move_there_and_back(
 def read(documents: Documents, name: str) -> bytes | None:
     above, last = os.path.split(name)
     return (documents.below(above) if above else documents).create().read(last, at_most=1 << 20)
+
+
+@pytest.mark.proves("storage.export")
+def test_an_export_and_a_backup_hold_what_is_in_the_database(
+    home: Path, tmp_path: Path, hermes: Command, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    live_in(home)
+    counted = hermes("export", str(tmp_path / "before.zip"), "--json").json
+    assert hermes("storage", "move", "--to", database).code == 0
+    monkeypatch.setenv("HERMES_STORAGE_URL", database)
+    MemoryStore.open(home).add("user", "Written on the server.")
+    stored = MemoryStore.open(home).entries("user")
+    made = hermes("export", str(tmp_path / "after.zip"), "--json").json
+    names = ("sessions", "messages", "taken_back", "damaged")
+    assert [made[name] for name in names] == [counted[name] for name in names]
+    backup = hermes("backup", "create", "--json").json
+    assert os.path.dirname(backup["path"]) == str(home / "backups")
+    assert hermes("backup", "verify", backup["path"]).code == 0
+    monkeypatch.delenv("HERMES_STORAGE_URL")
+    new = tmp_path / "new"
+    assert hermes("--home", str(new), "import", str(tmp_path / "after.zip")).code == 0
+    assert MemoryStore.open(new).entries("user") == stored
+    with SessionDB.open(new / "state.db") as again, SessionDB.open(database) as there:
+        assert [each.id for each in again.list_sessions()] == [each.id for each in there.list_sessions()]
+    assert not (new / ".moved.json").exists()

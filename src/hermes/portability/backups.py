@@ -58,7 +58,7 @@ def create_backup(
     """
     if not os.path.isdir(home):
         raise NotFound(f"there is no home at {home}; nothing to back up")
-    path = out or os.path.join(home, FOLDER, new_name() + (ENCRYPTED if lock else ""))
+    path = out or new_backup(home, lock)
     if out is None:
         _remove_abandoned(os.path.dirname(path))
     if not path.removesuffix(ENCRYPTED).endswith(_SUFFIX):
@@ -82,6 +82,11 @@ def _remove_abandoned(folder: str) -> None:
         process = name.partition(f"{_SUFFIX}.part-")[2].partition("-")[0]
         if process.isdecimal() and not is_running(int(process)):
             remove_tree(os.path.join(folder, name))
+
+
+def new_backup(home: str, lock: Lock | None) -> str:
+    """Where the next backup of a home goes."""
+    return os.path.join(home, FOLDER, new_name() + (ENCRYPTED if lock else ""))
 
 
 def new_name() -> str:

@@ -6,23 +6,30 @@ where it was. A second run copies only what is missing or differs.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
+import tempfile
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import StorageError
 from hermes.base.values import value
-from hermes.conversations.database import Pages
+from hermes.conversations.database import Pages, SessionDB
 from hermes.conversations.receipts import KEY_FILE
+from hermes.settings.config import storage_address, whose
+from hermes.settings.home import DATABASE, PEOPLE, Home
 from hermes.settings.people import FILE as KEYS
+from hermes.settings.people import OWNER, People
 from hermes.storage.documents import LocalDocuments
+from hermes.storage.files import make_private_folders
+from hermes.storage.images import IMAGES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hermes.conversations.database import SessionDB
-    from hermes.settings.home import Home
     from hermes.storage.ports import Conversations, DocumentFolder, Documents
 
 _IMAGES_AT_ONCE = 16
@@ -83,10 +90,68 @@ def differences(source: SessionDB, target: SessionDB) -> Iterator[str]:
         yield f"{len(missing)} images are not in {target.path}"
 
 
+def move_person(home: Home, address: str, *, there: bool, progress: Callable[[int, int], object]) -> dict[str, int]:
+    """Everything of one person, between the files of a home and a database."""
+    from hermes.storage.postgres.documents import PostgresDocuments  # loads an optional library
+
+    local, remote = {"path": home.join(DATABASE), "owner": "local"}, {"path": address, "owner": whose(home)}
+    moved = Moved(sessions=0, messages=0, copied=0, images=0)
+    if not there or os.path.exists(local["path"]):
+        first, second = (local, remote) if there else (remote, local)
+        with (
+            SessionDB.open(first["path"], owner=first["owner"]) as source,
+            SessionDB.open(second["path"], owner=second["owner"]) as target,
+        ):
+            moved = move(source, target, progress)
+    rows, (files, names) = PostgresDocuments(address, whose(home)), documents_in(home)
+    held, new = move_documents(files, names, rows) if there else move_documents(rows, rows.every(), files)
+    return {**vars(moved), "documents": held, "documents_copied": new}
+
+
+def homes_below(home: Home) -> Iterator[Home]:
+    """The home itself, and those of the people below it, who are known when the home itself has been moved."""
+    yield home
+    if not home.above and not home.profile:
+        people = People(home)
+        for person in people.all():
+            if person.name != OWNER:
+                make_private_folders(home.join(PEOPLE, person.name))
+                yield people.home_of(person.name)
+
+
+@contextlib.contextmanager
+def at_hand(home: Home) -> Iterator[str]:
+    """A folder with everything of the home as files, also what is in a database; for exports and backups."""
+    address = storage_address(home)
+    if not address:
+        yield home.path
+        return
+    with tempfile.TemporaryDirectory(prefix="hermes-fetched-") as place:
+        copy = os.path.join(place, "home")
+        shutil.copytree(home.path, copy, symlinks=True, ignore=partial(_taken_over, home))
+        for each in homes_below(home):
+            path = os.path.join(copy, os.path.relpath(each.path, home.path))
+            make_private_folders(path)
+            person = Home(
+                path=os.path.normpath(path), root=copy, profile=each.profile, above=copy if each.above else ""
+            )
+            move_person(person, address, there=False, progress=lambda *_: None)
+            os.unlink(os.path.join(path, _MOVED))
+        yield copy
+
+
+def _taken_over(home: Home, place: str, names: list[str]) -> list[str]:
+    """Files that the database has taken over are old; settings, plug-ins and identity are not in it."""
+    if place != home.path and os.path.dirname(place) != home.join(PEOPLE):
+        return []
+    return [name for name in names if name in _TAKEN_OVER or name.startswith(DATABASE)]
+
+
 # Documents: memory, approvals, skills, queues, keys.
 
 _FOLDERS = ("memories", "projects", "pending", "curator", "trust", "outbox", "skills", "backups/curator")
 _FILES = (KEYS, KEY_FILE)
+_TAKEN_OVER = (*(name.partition("/")[0] for name in _FOLDERS), *_FILES, IMAGES, "cache", "logs")
 _MOVED = ".moved.json"  # at the target: checksums of what was brought, to tell it from what was written there
 _LARGEST = 1 << 30
 _WAIT = 30.0

@@ -241,7 +241,7 @@ KEYS = (
     _text(
         "storage.url",
         "",
-        "PostgreSQL database that keeps the conversations instead of state.db: postgresql://LOGIN@HOST/DATABASE. "
+        "PostgreSQL database that keeps people's data instead of the home: postgresql://LOGIN@HOST/DATABASE. "
         "`hermes storage init` prepares it. With a password, put it into .env as HERMES_STORAGE_URL.",
     ),
     _flag("sessions.auto_prune", False, "Remove ended sessions that are older than the retention."),
@@ -412,7 +412,7 @@ ENABLING: dict[str, tuple[str, ...]] = {
             *("model.base_url", *(f"auxiliary.{task}.base_url" for task in TASKS)),
             *("server.host", "server.hosts", "server.origins", "gateway.host", "gateway.people"),
             *("gateway.telegram.enabled", "gateway.telegram.api_url"),
-            *("gateway.webhook.enabled", "gateway.webhook.reply_url"),
+            *("gateway.webhook.enabled", "gateway.webhook.reply_url", "storage.url"),
         ),
         (),
     ),

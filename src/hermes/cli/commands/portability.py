@@ -12,11 +12,19 @@ from hermes.base.errors import ForeignSettings, NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.portability.archive import ENCRYPTED, ArchiveReader, Key, Lock
-from hermes.portability.backups import create_backup, list_backups, prune_backups, restore_backup, verify_backup
+from hermes.portability.backups import (
+    create_backup,
+    list_backups,
+    new_backup,
+    prune_backups,
+    restore_backup,
+    verify_backup,
+)
 from hermes.portability.consent import enable
 from hermes.portability.hermes_agent import Adopting, Adoption
 from hermes.portability.home import Selection, export_home, import_home, provider_paths
 from hermes.portability.merge import MergeExport
+from hermes.portability.move import at_hand
 from hermes.portability.openclaw import Migration, left_in, plan_cleanup
 from hermes.portability.sources import CONFLICTS, PRESETS, Options, is_running
 from hermes.settings.config import load_settings
@@ -156,7 +164,8 @@ def _export(given: ui.Given, context: ui.Context) -> int:
     lock = _lock(given)
     out = given.out or f"hermes-export-{time.strftime('%Y%m%d-%H%M%S')}.zip{ENCRYPTED if lock else ''}"
     progress = ui.Progress("exporting", None, unit=" records")
-    done = export_home(context.home.path, out, selection, progress.update, lock=lock)
+    with at_hand(context.home) as place:
+        done = export_home(place, out, selection, progress.update, lock=lock)
     progress.close()
     held = f"{counted(done.files, 'file')} with {_conversations(done)}"
     lines = [f"{done.out} holds {held}; its checksums were verified"]
@@ -240,7 +249,10 @@ def _show_restored(given: ui.Given, context: ui.Context, done: Any, lines: list[
 def _create(given: ui.Given, context: ui.Context) -> None:
     home = context.home
     elsewhere, problem = provider_paths(home)
-    backup = create_backup(home.path, given.out, why=given.why, elsewhere=elsewhere, lock=_lock(given))
+    lock = _lock(given)
+    with at_hand(home) as place:
+        out = given.out or (new_backup(home.path, lock) if place != home.path else None)
+        backup = create_backup(place, out, why=given.why, elsewhere=elsewhere, lock=lock)
     removed = prune_backups(home.path, given.keep) if given.keep else []
     ui.show(
         given,

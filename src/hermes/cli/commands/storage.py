@@ -10,17 +10,13 @@ from hermes.base.errors import SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.conversations.database import Pages, SessionDB
-from hermes.portability.move import documents_in, move, move_documents
+from hermes.portability.move import homes_below, move_person
 from hermes.settings.config import conversations_of, storage_address, whose
-from hermes.settings.home import DATABASE, PEOPLE
-from hermes.settings.people import OWNER, People
-from hermes.storage.files import make_private_folders
 from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hermes.settings.home import Home
 
 _URL = ui.option("--url URL", "postgresql://LOGIN:PASSWORD@HOST/DATABASE (default: HERMES_STORAGE_URL, storage.url)")
 
@@ -110,15 +106,16 @@ def _move(given: ui.Given, context: ui.Context) -> None:
 
     address = _checked(given.to or given.origin)
     told, lines = [], []
-    for home in _homes(context.home):
-        moved = _move_conversations(home, address, there=bool(given.to))
-        remote, (local, names) = PostgresDocuments(address, whose(home)), documents_in(home)
-        held, new = move_documents(local, names, remote) if given.to else move_documents(remote, remote.every(), local)
-        told.append({"person": whose(home), **moved, "documents": held, "documents_copied": new})
+    for home in homes_below(context.home):
+        progress = ui.Progress()
+        moved = move_person(home, address, there=bool(given.to), progress=partial(progress.stage, whose(home)))
+        progress.close()
+        told.append({"person": whose(home), **moved})
+        place = PostgresDocuments(address, whose(home)).path if given.to else home.path
         lines.append(
             f"{whose(home)}: {counted(moved['messages'], 'message')} in {counted(moved['sessions'], 'session')} and "
-            f"{counted(held, 'document')} are at {(remote if given.to else local).path}, compared one by one "
-            f"({counted(moved['copied'], 'session')} and {counted(new, 'document')} copied now)"
+            f"{counted(moved['documents'], 'document')} are at {place}, compared one by one "
+            f"({counted(moved['copied'], 'session')} and {counted(moved['documents_copied'], 'document')} copied now)"
         )
     following = (
         "`hermes config set storage.url …` (or HERMES_STORAGE_URL in .env) uses it from now on; the files stay"
@@ -126,33 +123,6 @@ def _move(given: ui.Given, context: ui.Context) -> None:
         else "take storage.url and HERMES_STORAGE_URL out to use the files again; the database keeps its copy"
     )
     ui.show(given, told, *lines, following)
-
-
-def _move_conversations(home: Home, address: str, *, there: bool) -> dict[str, int]:
-    local = {"path": home.join(DATABASE), "owner": "local"}
-    if there and not os.path.exists(local["path"]):
-        return dict.fromkeys(("sessions", "messages", "copied", "images"), 0)
-    remote = {"path": address, "owner": whose(home)}
-    first, second = (local, remote) if there else (remote, local)
-    progress = ui.Progress()
-    with (
-        SessionDB.open(first["path"], owner=first["owner"]) as source,
-        SessionDB.open(second["path"], owner=second["owner"]) as target,
-    ):
-        moved = move(source, target, partial(progress.stage, whose(home)))
-    progress.close()
-    return ui.pick(moved, "sessions", "messages", "copied", "images")
-
-
-def _homes(home: Home) -> Iterator[Home]:
-    """The home itself, and those of the people below it, who are known when the home itself has been moved."""
-    yield home
-    if not home.above and not home.profile:
-        people = People(home)
-        for person in people.all():
-            if person.name != OWNER:
-                make_private_folders(home.join(PEOPLE, person.name))
-                yield people.home_of(person.name)
 
 
 COMMANDS = {
