@@ -104,7 +104,9 @@ class AgentParts:
             ask=ask,
             settings=settings,
             named=model,
-            model=main_model(settings, model) if isinstance(model, str) else _checked(model),
+            model=main_model(settings, model, person=_person(home, owner))
+            if isinstance(model, str)
+            else _checked(model),
             toolsets=toolsets_of(settings, source) if toolsets is None else check_toolsets(toolsets),
             trusted_folders=trusted_folders,
             run_task=run_task if depth < settings.integer("delegation.max_spawn_depth") else None,
@@ -232,6 +234,7 @@ class Agent:
         stop: threading.Event | None = None,
         servers: McpServers | None = None,
         open_steps: Callable[[], str] = lambda: "",
+        person: str = "",
     ) -> None:
         """An agent around parts that are handed in; `open` makes them from the settings of a home.
 
@@ -245,6 +248,7 @@ class Agent:
         self._stop = stop or threading.Event()
         self.reviews = Reviews(session)
         self._servers = servers
+        self._person = person
         self._open_steps = open_steps
         self._compactions = session.compactions
         self._titles: Titles | None = None
@@ -322,6 +326,7 @@ class Agent:
             stop=parts.stop,
             servers=tools.servers,
             open_steps=tools.open_steps,
+            person=_person(parts.home, parts.owner),
         )
         agent.reviews.tidy_if_due(parts.model)
         return agent
@@ -391,7 +396,7 @@ class Agent:
 
     def switch_model(self, name: str) -> Model:
         """Talks to another model from the next turn on; a name nobody serves leaves everything as it was."""
-        self.model = main_model(self._settings, name)
+        self.model = main_model(self._settings, name, person=self._person)
         return self.model
 
     def __enter__(self) -> Self:
@@ -477,6 +482,10 @@ class Agent:
     def _settle_title(self, seconds: float = 0) -> None:
         if self._titles is not None:
             self._titles.settle(seconds)
+
+
+def _person(home: Home, owner: str) -> str:
+    return f"{home.path} {owner}"
 
 
 class _Saves:

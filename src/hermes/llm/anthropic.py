@@ -203,6 +203,12 @@ SAMPLING_VERSION = "2023-06-01"  # the newer one refuses these fields whatever t
 _SAMPLING = {"temperature", "top_p", "top_k"}
 _UNCHANGED = (*sorted(_SAMPLING), "max_tokens", "thinking")
 DEFAULT_OUTPUT = 32_000
+_MISSES = {
+    "model_changed": "the model changed",
+    "system_changed": "the system prompt changed",
+    "tools_changed": "the tools changed",
+    "messages_changed": "an earlier message changed",
+}
 _OPENINGS = {"user": b'{"role":"user","content":[', "assistant": b'{"role":"assistant","content":['}
 # The API wants a person's message first; a compacted history may begin with the assistant's.
 _FIRST = b'{"role":"user","content":[{"type":"text","text":"(the conversation so far)"}]}'
@@ -214,6 +220,7 @@ class Anthropic(HttpModel):
     def __init__(self, endpoint: Endpoint, retries: Retries | None = None) -> None:
         super().__init__(endpoint, retries)
         self._log = WireLog(self._encode)
+        self._previous: str | None = None  # the answer before, whose request the next one is compared with
 
     def _stop_seeing(self) -> None:
         super()._stop_seeing()
@@ -242,7 +249,10 @@ class Anthropic(HttpModel):
                 joined.append(_OPENINGS[role])
             joined.append(blocks)
             before = role
-        joined.append(b"]}]}" if before else _FIRST + b"]}")
+        joined.append(b"]}]" if before else _FIRST + b"]")
+        if self.endpoint.diagnoses_cache:  # behind the messages, because it differs with every request
+            joined.append(b',"diagnostics":' + encode({"previous_message_id": self._previous}))
+        joined.append(b"}")
         return b"".join(joined)
 
     def headers(self, wishes: Options = NO_OPTIONS) -> dict[str, str]:
@@ -265,7 +275,7 @@ class Anthropic(HttpModel):
                 yield from self._read_whole(answer, chunk)
                 counted |= chunk.get("usage") or {}
             elif kind == "message_start":
-                answer.model = str(chunk["message"].get("model") or answer.model)
+                self._begin(answer, chunk["message"])
                 counted |= _numbers(chunk["message"].get("usage"))
             elif kind == "content_block_start":
                 places[chunk["index"]] = dict(chunk["content_block"])
@@ -319,6 +329,14 @@ class Anthropic(HttpModel):
         """The blocks of a message without the brackets, so that neighbours can share one message."""
         return encode(blocks_of(message if self._sees else text_only(message), self.name))[1:-1]
 
+    def _begin(self, answer: Answer, message: Mapping[str, Any]) -> None:
+        answer.model = str(message.get("model") or answer.model)
+        self._previous = message.get("id")
+        reason = (message.get("diagnostics") or {}).get("cache_miss_reason") or {}
+        answer.cache_miss = _MISSES.get(str(reason.get("type")), "")
+        if answer.cache_miss and (tokens := reason.get("cache_missed_input_tokens")):
+            answer.cache_miss += f" ({tokens:,} tokens were read again)"
+
     def _stop_block(self, answer: Answer, index: int, block: Mapping[str, Any]) -> None:
         if block.get("type") in ("thinking", "redacted_thinking"):
             # It must go back to where it stood, and only to the model that thought it.
@@ -326,7 +344,7 @@ class Anthropic(HttpModel):
         answer.end_text()
 
     def _read_whole(self, answer: Answer, message: Mapping[str, Any]) -> Iterator[ModelEvent]:
-        answer.model = str(message.get("model") or answer.model)
+        self._begin(answer, message)
         for index, block in enumerate(message.get("content") or ()):
             yield from _start_block(answer, index, block)
             self._stop_block(answer, index, block)

@@ -204,6 +204,21 @@ _PRICES = {
     "gpt-4o": (2.5, 10, 1.25),
     "gpt-4o-mini": (0.15, 0.6, 0.075),
 }
+# Tokens a prompt must have before the provider caches any of it; nothing says so when it has fewer.
+_CACHE_MINIMUM = {
+    "claude": 1_024,
+    "claude-3-haiku": 2_048,
+    "claude-3-5-haiku": 2_048,
+    "claude-haiku-4-5": 4_096,
+    "claude-opus-4-5": 4_096,
+    "claude-opus-4-6": 4_096,
+    "claude-opus-4-7": 2_048,
+    "claude-opus-5": 512,
+    "claude-fable-5": 512,
+    "claude-mythos-5": 512,
+    **dict.fromkeys(("gpt-", "chatgpt-", "o1", "o3", "o4"), 1_024),
+    "gpt-oss": 0,
+}
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 _CACHE_WRITES = {"5m": 1.25, "1h": 2.0}  # times the price of reading, at Anthropic; others take nothing for it
 # Whether a model takes images. One that is not listed is sent them and may refuse, see `HttpModel`.
@@ -307,12 +322,23 @@ def resolve(
         max_output=_longest_match(_OUTPUT, name) if wire == "anthropic" else None,
         cache_points="native" if wire == "anthropic" else "envelope" if claude else "",
         cache_ttl=cache_ttl,
+        diagnoses_cache=chosen is not None and chosen.name == "anthropic" and _same_host(address, chosen.base_url),
         replays_reasoning=chosen.replays_reasoning if chosen else "content",
         vision=known_vision(name) if vision is None else vision,
         extra_body=dict(extra_body or {}),
         timeout=timeout,
         settings=settings,
     )
+
+
+def is_at_vendor(endpoint: Endpoint, name: str) -> bool:
+    """Whether requests go to that provider itself, not to a server that speaks like it."""
+    return endpoint.provider == name and _same_host(endpoint.base_url, PROVIDERS[name].base_url)
+
+
+def cache_minimum(model: str) -> int:
+    """Tokens below which the provider caches nothing; 0 where that is not known."""
+    return _longest_match(_CACHE_MINIMUM, model) or 0
 
 
 def known_vision(model: str) -> bool:

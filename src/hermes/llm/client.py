@@ -66,6 +66,7 @@ class Endpoint:
     # Where cache points go: "native" on Anthropic's wire, "envelope" in content parts (Claude behind OpenRouter).
     cache_points: str = ""
     cache_ttl: str = "5m"
+    diagnoses_cache: bool = False  # whether it says what kept a prefix from being read from the cache
     # Which reasoning a server wants back with a tool's result: "", "content" (reasoning_content), "details".
     replays_reasoning: str = ""
     vision: bool = True  # whether it takes images; one that refuses them gets placeholders instead
@@ -238,6 +239,7 @@ class Answer:
         self._thoughts: list[str] = []
         self._thought_field = "reasoning"
         self._details: list[dict[str, Any]] = []
+        self.cache_miss = ""  # what the provider says broke the cache
         self._calls: list[dict[str, Any]] = []
         self._places: dict[Any, dict[str, Any]] = {}  # the call that a position of the stream stands for
 
@@ -320,6 +322,8 @@ class Answer:
             message[self._thought_field] = "".join(self._thoughts)
         if self._details:
             message["reasoning_details"] = self._details
+        if self.cache_miss:
+            message["cache_miss"] = self.cache_miss
         if "reasoning_content" in message or self._details:
             message["reasoning_model"] = self._asked  # these go back to it, and to no other
         return message

@@ -353,16 +353,25 @@ _LIFETIMES = {"5m": 300, "1h": 3600}
 _GOOD_SHARE = 0.5
 
 
-def what_broke_the_cache(usage: Usage, *, first: bool, idle_seconds: float, ttl: str, same_model: bool) -> str:
-    """Why so little of the prompt came from the cache; empty when enough did."""
+def what_broke_the_cache(
+    usage: Usage, *, first: bool, idle_seconds: float, ttl: str, same_model: bool, minimum: int = 0, told: str = ""
+) -> str:
+    """Why so little of the prompt came from the cache; empty when enough did.
+
+    `minimum` is the length below which the model's provider caches nothing; `told` is what the provider itself says.
+    """
     if usage.cached_share >= _GOOD_SHARE or not usage.input_tokens:
         return ""
+    if usage.input_tokens < minimum:
+        return f"the prompt is shorter than the {minimum:,} tokens from which on this model's provider caches"
     if first:
         return "the first turn of a session fills the cache"
     if not same_model:
         return "the model changed"
     if idle_seconds > _LIFETIMES[ttl]:
         return f"the pause was longer than the cache lives ({ttl})"
+    if told:
+        return told
     return "the prefix did not move; the provider did not keep it"
 
 

@@ -6,6 +6,7 @@ that no provider is known for is looked for on the usual ports of this machine.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from typing import TYPE_CHECKING, Any
@@ -25,15 +26,18 @@ if TYPE_CHECKING:
 SCRIPTED = "scripted"
 
 
-def main_model(settings: Settings, name: str = "") -> Model:
-    """The model to talk to: `name`, else `model.default`, else whatever a server on this machine has."""
+def main_model(settings: Settings, name: str = "", *, person: str = "") -> Model:
+    """The model to talk to: `name`, else `model.default`, else whatever a server on this machine has.
+
+    `person` is whose conversations it answers, in any words; OpenAI looks for a cached prompt among theirs first.
+    """
     fallbacks = settings.texts("fallback_models")
-    first = _named(settings, name or settings.text("model.default"))
+    first = _named(settings, name or settings.text("model.default"), person)
     if not fallbacks:
         return first
     from hermes.llm.client import Fallback
 
-    return Fallback([first, *(_named(settings, other) for other in fallbacks)])
+    return Fallback([first, *(_named(settings, other, person) for other in fallbacks)])
 
 
 def helper_model(settings: Settings, task: str, *, main: Model | None = None, own_only: bool = False) -> Model | None:
@@ -99,7 +103,7 @@ def answer(
     return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
 
 
-def _named(settings: Settings, name: str) -> Model:
+def _named(settings: Settings, name: str, person: str = "") -> Model:
     """A model by its name, with what `model.*` says about the default one where it is that one."""
     script = _script(settings, name)
     if script:
@@ -118,6 +122,7 @@ def _named(settings: Settings, name: str) -> Model:
         vision=settings.get("model.vision") if is_default else None,
         timeout=settings.number("model.timeout"),
         extra_body=settings.get("model.extra_body"),
+        person=person,
     )
 
 
@@ -186,11 +191,18 @@ def _helper_of(settings: Settings, block: str) -> Model:
 
 
 def _opened(
-    settings: Settings, name: str, *, block: str = "model", effort: str = "", retries: Any = None, **given: Any
+    settings: Settings,
+    name: str,
+    *,
+    block: str = "model",
+    effort: str = "",
+    person: str = "",
+    retries: Any = None,
+    **given: Any,
 ) -> Model:
     from dataclasses import replace
 
-    from hermes.llm.catalogue import find_local_server, resolve
+    from hermes.llm.catalogue import find_local_server, is_at_vendor, resolve
     from hermes.llm.connect import list_models, open_model
     from hermes.settings.environment import secret
     from hermes.settings.home import Home
@@ -207,6 +219,9 @@ def _opened(
     )
     if effort:
         endpoint = replace(endpoint, extra_body=_effort(endpoint, effort) | endpoint.extra_body)
+    if person and is_at_vendor(endpoint, "openai"):
+        key = hashlib.sha256(person.encode("utf-8", "replace")).hexdigest()[:32]  # says nothing about who it is
+        endpoint = replace(endpoint, extra_body={"prompt_cache_key": key} | endpoint.extra_body)
     return open_model(endpoint, retries)
 
 

@@ -387,7 +387,10 @@ class MemorySession:
             saved["prompt_tokens"] = real
         if counted is not None:
             saved |= {"usage": counted.as_dict(), "model": model or self.model}
-            saved["cache"] = {"share": round(counted.cached_share, 3), "broken_by": self._cache_miss(counted, model)}
+            saved["cache"] = {
+                "share": round(counted.cached_share, 3),
+                "broken_by": self._cache_miss(counted, model, message or {}),
+            }
         cost = self._cost(counted, model or self.model) if counted is not None else {}
         captured = [] if interrupted else self._capture(self._said)
         saved = self._marked(saved)
@@ -690,9 +693,13 @@ class MemorySession:
             self.counted(usage)
         return self._compactor.real_tokens if self._compactor is not None else 0
 
-    def _cache_miss(self, usage: Usage, model: str) -> str:
+    def _cache_miss(self, usage: Usage, model: str, message: Mapping[str, Any]) -> str:
+        from hermes.llm.catalogue import cache_minimum
+
         return what_broke_the_cache(
             usage,
+            minimum=cache_minimum(model or self.model),
+            told=str(message.get("cache_miss") or ""),
             first=self._answered is None,
             idle_seconds=time.time() - (self._answered or 0),
             ttl=self._parts.settings.text("prompt_caching.cache_ttl"),
