@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from compacted import configure, talk
 from curation_home import FILLER, curator, store_with
 from reviewed import TEA, chat, outcome, settings
 
@@ -155,3 +156,17 @@ def test_titles_are_paid_from_the_budget(home: Path) -> None:
         list(agent.turn("which editor do we use"))
     with SessionDB.open(home / "state.db") as db:
         assert db.get_session(agent.session.id).title == "Which editor do we use"
+
+
+@pytest.mark.proves("background.budget")
+def test_summaries_of_long_conversations_are_counted_and_never_wait(home: Path, hermes: Callable[..., Ran]) -> None:
+    limit = "background: {tokens_per_day: 1}\n"
+    configure(home, f"auxiliary: {{compression: {{model: 'scripted:helper.json'}}}}\n{limit}")
+    (home / "helper.json").write_text('["Repaired some modules.", "Repaired some modules."]')
+    with MemorySession.open(home) as session:
+        talk(session, 20)
+        assert session.compact() is not None
+    told = hermes("status", "--json").json["background"]
+    assert told["compaction"]["calls"] >= 1
+    assert (told["tokens"], told["spent"]) == (0, "")
+    assert "tokens for summaries of long conversations, not limited" in hermes("status").out

@@ -6,9 +6,11 @@ import os
 import stat
 from typing import TYPE_CHECKING, Any
 
+import apsw
 import pytest
 from compacted import configure, talk
 from engines import database_of
+from pictures import as_openai, png, text
 
 from hermes import MemorySession, MemoryStore, Receipts, SessionDB
 from hermes.base.errors import NotFound
@@ -259,6 +261,63 @@ def test_receipts_that_are_merged_into_another_home_verify_with_the_key_that_cam
     assert hermes("--home", str(other), "import", str(tmp_path / "out.zip"), "--merge", "--yes").code == 0
     assert hermes("--home", str(other), "receipts", "verify").out == "4 receipts: 4 intact\n"
     assert own[:70] in (other / "receipts.key").read_bytes()  # it still seals with its own
+
+
+@pytest.mark.proves("receipts.travel")
+@pytest.mark.parametrize("in_place", [True, False])
+def test_receipts_of_a_compacted_conversation_verify_after_a_merge(
+    home: Path, tmp_path: Path, hermes: Callable[..., Ran], in_place: bool
+) -> None:
+    configure(home, in_place=in_place)
+    with MemorySession.open(home) as session:
+        talk(session, 20)
+        assert session.compact() is not None
+        talk(session, 2, start=20)
+        session.undo()
+        talk(session, 1, start=30)
+    assert hermes("export", str(tmp_path / "out.zip")).code == 0
+    other = tmp_path / "other"
+    two_answers(other)  # so that messages get other ids, and summaries that point to them other texts
+    assert hermes("--home", str(other), "import", str(tmp_path / "out.zip"), "--merge", "--yes").code == 0
+    assert hermes("--home", str(other), "receipts", "verify").out == "24 receipts: 24 intact\n"
+
+
+@pytest.mark.proves("receipts.travel")
+def test_receipts_verify_in_the_database_that_conversations_were_moved_to(
+    on_postgres: str, home: Path, hermes: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HERMES_STORAGE_URL")
+    two_answers(home)
+    assert hermes("storage", "move", "--to", on_postgres).code == 0
+    monkeypatch.setenv("HERMES_STORAGE_URL", on_postgres)
+    two_answers(home)
+    assert hermes("receipts", "verify").out == "4 receipts: 4 intact\n"
+
+
+@pytest.mark.proves("receipts.sealed")
+def test_receipts_hold_for_private_parts_images_and_odd_bytes(home: Path) -> None:
+    with MemorySession.open(home) as session:
+        session.prepare_turn([text("see <private>this</private>"), as_openai(png())], attached="piped", overlay="late")
+        session.finish_turn("Seen.")
+        session.prepare_turn("and now?")
+        call = {"id": "c", "type": "function", "function": {"name": "cat", "arguments": "no json"}}
+        session.record({"role": "assistant", "content": None, "tool_calls": [call]})
+        session.record_result("c", "half \ud800 a letter")
+        session.finish_turn("a NUL \x00")
+        assert [each.state for each in Receipts(session.home, session.database).verify()] == ["intact", "intact"]
+
+
+@pytest.mark.proves("receipts.sealed")
+def test_receipts_hold_for_a_conversation_that_was_kept_beside_a_locked_database(home: Path) -> None:
+    configure(home)
+    with MemorySession.open(home) as session:
+        talk(session, 1)
+        lock = apsw.Connection(str(home / "state.db"))
+        lock.execute("BEGIN IMMEDIATE")
+        talk(session, 2, start=1)
+        lock.execute("ROLLBACK")
+        talk(session, 2, start=3)
+        assert [each.state for each in Receipts(session.home, session.database).verify()] == ["intact"] * 5
 
 
 @pytest.mark.proves("receipts.travel")

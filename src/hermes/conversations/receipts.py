@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hermes.storage.ports import DocumentFolder, Documents
     from hermes.storage.records import StoredMessage
 
-MASKED = "masked"  # in a message whose secrets an export took out: which text stood there, sealed
+MASKED = "masked"  # in a message whose text we changed on the way, as by masking secrets: what stood there, sealed
 KEY_FILE = "receipts.key"
 INTACT, UNSEALED, UNKNOWN_KEY, TAMPERED = "intact", "unsealed", "unknown key", "tampered"
 _LARGEST_KEYS = 1 << 20
@@ -271,11 +271,15 @@ def _checked(stored: StoredMessage, known: _Known, keys: ReceiptKeys) -> Checked
 
 
 def vouched(was: Mapping[str, Any], now: dict[str, Any], keys: ReceiptKeys) -> dict[str, Any]:
-    """The message `now`, with the home's word that it took the place of `was` because secrets were taken out of it."""
+    """The message `now`, with the home's word that it took the place of `was`.
+
+    An export takes secrets out, and a merge gives the messages that a summary points to other ids.
+    """
     receipt = {RECEIPT: was[RECEIPT]} if RECEIPT in was else {}  # it holds digests, and no text of a message
     before, after = digest_of(was), digest_of(now)
     if before == after:
         return {**now, **receipt}
+    before = next(iter(_before_masking(was.get(MASKED), before, keys)), before)
     return {**now, **receipt, MASKED: keys.seal({"was": before, "now": after})}
 
 

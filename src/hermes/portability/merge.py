@@ -11,7 +11,7 @@ from hermes.base.errors import DamagedFile
 from hermes.compaction.messages import renumbered
 from hermes.conversations.context import ORDER
 from hermes.conversations.database import SessionDB
-from hermes.conversations.receipts import KEY_FILE, ReceiptKeys, keys_in
+from hermes.conversations.receipts import KEY_FILE, ReceiptKeys, keys_in, vouched
 from hermes.memory.entries import decode, from_record, in_effect, parse, provenance
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
@@ -26,8 +26,9 @@ from hermes.storage.images import IMAGES
 from hermes.storage.records import BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from hermes.compaction.messages import NewIds
     from hermes.portability.archive import ArchiveReader
     from hermes.portability.exchange import HomeCopy
     from hermes.portability.plan import Report
@@ -114,11 +115,16 @@ class MergeExport:
         item.status = MIGRATED
 
         def act(copy: HomeCopy) -> None:
-            with open_for_import(target, copy) as db:
-                result = Importer(db, source=NAME, renumbered=renumbered).take(enumerate(self._plain(path), 1))
-                db.set_meta(note, "1")
+            keys = ReceiptKeys(LocalDocuments(copy.path))
             if f"{HOME}/{KEY_FILE}" in self._reader.entries:
-                ReceiptKeys(LocalDocuments(copy.path)).accept(self._keys())
+                keys.accept(self._keys())
+
+            def moved(message: Mapping[str, Any], new_ids: NewIds) -> dict[str, Any]:
+                return vouched(message, renumbered(message, new_ids), keys)
+
+            with open_for_import(target, copy) as db:
+                result = Importer(db, source=NAME, renumbered=moved).take(enumerate(self._plain(path), 1))
+                db.set_meta(note, "1")
             item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
             item.details["differing"] = result.bad_lines
 

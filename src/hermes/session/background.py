@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermes.conversations.database import SessionDB
     from hermes.settings.config import Settings
 
-REVIEW, CURATION = "background_review", "curator"  # tasks, as `auxiliary.*` names them
+REVIEW, CURATION, COMPACTION = "background_review", "curator", "compression"  # tasks, as `auxiliary.*` names them
 CACHED = 0.1  # what a cached token costs of a fresh one, with every provider about a tenth
 _SPENT, _WAITING, _IDLE = "background:spent:", "background:waiting:", "background:idle:"
 _KEPT_DAYS = 31
@@ -50,6 +50,7 @@ class Background:
         """Why nothing more may be asked today, if a call takes about so many tokens; "" when it may."""
         tokens, dollars = self._settings.integer("background.tokens_per_day"), self._limit_in_dollars()
         spent, expected = self.spent(), max(1, expected)
+        spent.pop(COMPACTION, None)  # shown, and no reason for others to wait: it must happen
         used = sum(each["tokens"] for each in spent.values())
         if tokens and used + expected > tokens:
             return f"background work took {used:,} tokens today; background.tokens_per_day is {tokens:,}"
@@ -142,9 +143,11 @@ class Background:
     def as_dict(self) -> dict[str, Any]:
         """For `hermes status` and its JSON."""
         by_task = self.spent()
+        compacted = by_task.pop(COMPACTION, {"tokens": 0, "cost": 0.0, "calls": 0})
         return {
             **{name: sum(each[name] for each in by_task.values()) for name in ("tokens", "cost", "calls")},
             "by_task": by_task,
+            "compaction": compacted,
             "tokens_per_day": self._settings.integer("background.tokens_per_day"),
             "cost_per_day": self._limit_in_dollars(),
             "spent": self.why_not(),

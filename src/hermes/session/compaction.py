@@ -41,6 +41,7 @@ from hermes.compaction.messages import (
     text_of,
 )
 from hermes.conversations.context import Contexts, NewContext, holder_name, refuse_held
+from hermes.session.background import Background
 from hermes.session.context import OUTSIDE, outside_as_dicts, settled_until
 from hermes.session.engines import BREAKER, UnusableResult, built_in, compress_with, summarisers
 from hermes.tools.registry import failure
@@ -155,7 +156,8 @@ class EngineHost:
     # --- models and their windows ------------------------------------------------------------------------------------
 
     def summarisers(self) -> dict[str, Any]:
-        return summarisers(self._parts.settings, self._model, self._renew)
+        budget = Background(self._parts.database, self._parts.settings)
+        return summarisers(self._parts.settings, self._model, self._renew, budget)
 
     def use_model(self, model: Model) -> None:
         """From now on this model answers, and may be asked for a summary when the helper cannot."""
@@ -211,7 +213,8 @@ class EngineHost:
 
     def beside(self) -> ContextCompressor:
         """A compressor like the one in use, for another thread: nobody else changes it, and it renews no lease."""
-        return self._built_in(**summarisers(self._parts.settings, self._model))
+        budget = Background(self._parts.database, self._parts.settings)
+        return self._built_in(**summarisers(self._parts.settings, self._model, budget=budget))
 
     def take_over(self, done: Compaction | None, models: Breaker) -> None:
         """What a compressor in another thread learnt: which models failed, and whether it could compact."""

@@ -26,6 +26,7 @@ from hermes.compaction.lcm import register as register_lcm
 from hermes.compaction.messages import Counts, is_block, last_request, parse_block, prose, repair_pairs, text_of
 from hermes.conversations.context import Contexts
 from hermes.llm.catalogue import UNKNOWN_CONTEXT
+from hermes.session.background import COMPACTION
 from hermes.session.context import WIRE_KEYS
 from hermes.session.models import answer, helper_model
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from hermes.compaction.summary import Summariser
     from hermes.conversations.database import SessionDB
     from hermes.llm.client import Model
+    from hermes.session.background import Background
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
     from hermes.storage.records import Session
@@ -135,8 +137,13 @@ def _registered(home: Home, name: str, settings: Settings) -> EngineRegistry:
     return registry
 
 
-def summarisers(settings: Settings, main: Model | None, renew: Callable[[], None] = lambda: None) -> dict[str, Any]:
-    """Who may be asked for a summary: the helper of `auxiliary.compression`, then the model of the conversation."""
+def summarisers(
+    settings: Settings, main: Model | None, renew: Callable[[], None] = lambda: None, budget: Background | None = None
+) -> dict[str, Any]:
+    """Who may be asked for a summary: the helper of `auxiliary.compression`, then the model of the conversation.
+
+    What they take is counted in the budget and never limited by it: a conversation could not go on.
+    """
     given: dict[str, Any] = {}
     seconds = settings.number("auxiliary.compression.timeout")
     try:
@@ -144,18 +151,18 @@ def summarisers(settings: Settings, main: Model | None, renew: Callable[[], None
     except HermesError:  # nobody serves it now; the main model or the extract stands in
         own = None
     if own is not None:
-        given |= {"summarise": _asking(own, seconds, renew), "summary_context_length": own.context_length}
+        given |= {"summarise": _asking(own, seconds, renew, budget), "summary_context_length": own.context_length}
     if main is not None and settings.flag("auxiliary.compression.enabled"):
-        given["main_summarise"] = _asking(main, seconds, renew)
+        given["main_summarise"] = _asking(main, seconds, renew, budget)
     return given
 
 
-def _asking(model: Model, seconds: float, renew: Callable[[], None]) -> Summariser:
+def _asking(model: Model, seconds: float, renew: Callable[[], None], budget: Background | None) -> Summariser:
     def ask(prompt: str, max_tokens: int) -> str:
         del max_tokens  # the prompt says how long it may be; what is longer is cut off and would be rejected
         renew()
         try:
-            return answer(model, prose("system"), prompt, seconds)
+            return answer(model, prose("system"), prompt, seconds, task=COMPACTION, budget=budget, limited=False)
         except ModelError as error:
             if error.passing:
                 raise ConnectionError(str(error)) from error

@@ -9,9 +9,18 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import Interrupted, ModelError, ModelUnreachable, NotFound, SettingsError, WrongKey
+from hermes.base.errors import (
+    Interrupted,
+    ModelError,
+    ModelUnreachable,
+    NotFound,
+    SettingsError,
+    StorageError,
+    WrongKey,
+)
 from hermes.base.tokens import estimate
 
 if TYPE_CHECKING:
@@ -84,12 +93,22 @@ def helper(
 
 
 def answer(
-    model: Model, system: str, text: str, seconds: float, *, task: str = "", budget: Background | None = None
+    model: Model,
+    system: str,
+    text: str,
+    seconds: float,
+    *,
+    task: str = "",
+    budget: Background | None = None,
+    limited: bool = True,
 ) -> str:
-    """One question without tools, answered within `seconds` and paid from the budget of the task."""
+    """One question without tools, answered within `seconds`.
+
+    With a `budget` it is counted for the task, and refused when the day's budget is spent, unless it is not `limited`.
+    """
     from hermes.base.events import Finished
 
-    if budget is not None and (why := budget.why_not(estimate(system) + estimate(text), task)):
+    if budget is not None and limited and (why := budget.why_not(estimate(system) + estimate(text), task)):
         raise ModelError(f"{why}; it goes on tomorrow")
     end = time.monotonic() + seconds
     asked = model.stream(system, [{"role": "user", "content": text}], cancelled=lambda: time.monotonic() > end)
@@ -98,7 +117,8 @@ def answer(
     except Interrupted as error:
         raise ModelUnreachable(f"{model.name} had no answer within {seconds:g} s") from error
     if budget is not None:
-        budget.count(task, finished.usage, finished.model or model.name)
+        with suppress(StorageError):  # an answer that was paid for is not lost because it cannot be counted
+            budget.count(task, finished.usage, finished.model or model.name)
     content = finished.message.get("content") or ""
     return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
 

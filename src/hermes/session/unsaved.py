@@ -18,7 +18,7 @@ import apsw
 
 from hermes.base.errors import DamagedFile, LockTimeout, StorageError
 from hermes.base.text import counted
-from hermes.conversations.context import Contexts
+from hermes.conversations.context import RECEIPT, Contexts
 from hermes.conversations.database import KILLED, SessionDB
 from hermes.settings.config import storage_address
 from hermes.settings.home import DATABASE
@@ -158,7 +158,11 @@ def _add(spare: SessionDB, database: SessionDB, about: Mapping[str, Any], done: 
         carried = {}
     session_id = database.tip(first.id).id
     said = [each for each in Contexts(spare).originals(last.id) if each.id not in carried and each.id > done]
-    database.append_many(session_id, [{"timestamp": each.timestamp, **each.message} for each in said])
+    # A receipt made after a compaction here names its summary and prompt, which do not come along.
+    left = {RECEIPT} if Contexts(spare).was_compacted(last.id) else set()
+    messages = [{"timestamp": each.timestamp, **each.message} for each in said]
+    kept = [{name: part for name, part in each.items() if name not in left} for each in messages]
+    database.append_many(session_id, kept)
     undone = [
         carried[each.id] for each in spare.messages(first.id, rewound=True) if each.rewound and each.id in carried
     ]

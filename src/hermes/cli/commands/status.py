@@ -62,6 +62,8 @@ def _background(state: dict[str, Any]) -> Iterator[str]:
     paid = f", ${state['cost']:.4f}" + (f" of ${state['cost_per_day']:g}" if state["cost_per_day"] else "")
     spent = f" (! {state['spent']})" if state["spent"] else ""
     yield f"behind    {state['tokens']:,}{limit} tokens of background work today{paid}{spent}"
+    if state["compaction"]["calls"]:
+        yield f"          and {state['compaction']['tokens']:,} tokens for summaries of long conversations, not limited"
     if state["waiting"]:
         oldest = ui.when(state["waiting"][0]["at"])[:16]
         yield f"          {counted(len(state['waiting']), 'review')} waiting for a new day, since {oldest}"
