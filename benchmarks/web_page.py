@@ -45,9 +45,9 @@ def fill(home: Path, conversations: int, messages_each: int) -> None:
                         ],
                     )
         db.index()
-    with MemorySession.open(home, source="cli", title="The newest") as session:
-        session.prepare_turn("What about the garden?")
-        session.finish_turn("It is green.")
+    with MemorySession.open(home, source="cli", title="The newest") as newest:
+        newest.prepare_turn("What about the garden?")
+        newest.finish_turn("It is green.")
 
 
 def views(home: Path) -> dict[str, str]:

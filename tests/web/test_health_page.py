@@ -41,7 +41,7 @@ def page(home: Path, chromium: Browser) -> Iterator[Browser]:
 
 @pytest.mark.proves("web.health")
 def test_charts_are_drawn_from_the_tables_behind_them(page: Browser) -> None:
-    page.wait(lambda: len(page.all("figure[data-chart] canvas")) == 3)
+    page.wait(lambda: len(page.all("figure[data-chart] canvas")) == 4)
     table = page.find("figure[data-chart=share] table")
     cells = [each.get_attribute("data-value") for each in page.all("figure[data-chart=share] td[data-value]")]
     assert cells == ["80.0", "90.0", "10.0"]

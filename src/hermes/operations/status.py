@@ -35,11 +35,14 @@ _RECENT = 20
 _MONTHS = 2
 
 
-def collect_status(home: Home, settings: Settings) -> dict[str, Any]:
-    """Everything that `hermes status` shows; what cannot be read is part of the answer."""
+def collect_status(home: Home, settings: Settings, *, count: bool = True) -> dict[str, Any]:
+    """Everything that `hermes status` shows; what cannot be read is part of the answer.
+
+    Without `count` conversations and messages are not counted, which reads every session.
+    """
     parts = open_parts(home, settings=settings)
     try:
-        sessions = {**_sessions(parts), "unsaved": _unsaved(parts)}
+        sessions = {**_sessions(parts, count=count), "unsaved": _unsaved(parts)}
         return {
             "version": __version__,
             "home": home.path,
@@ -74,7 +77,7 @@ def _memory(parts: SessionParts) -> dict[str, str]:
     return found
 
 
-def _sessions(parts: SessionParts) -> dict[str, Any]:
+def _sessions(parts: SessionParts, *, count: bool) -> dict[str, Any]:
     where = conversations_of(parts.home)["path"]
     if not is_address(where) and not os.path.exists(where):
         return {"conversations": 0, "sessions": 0, "messages": 0, "by_month": []}
@@ -83,13 +86,11 @@ def _sessions(parts: SessionParts) -> dict[str, Any]:
         recent = parts.database.list_sessions(limit=_RECENT)
         read, sent = (sum(getattr(s, name) for s in recent) for name in ("cache_read_tokens", "input_tokens"))
         upkeep = Maintenance.of_db(parts.database)
-        totals = upkeep.totals()
-        state = {name: totals[name] for name in ("conversations", "sessions", "messages")}
-        state |= {
-            **upkeep.sizes(),
-            "by_month": upkeep.by_month(_MONTHS),
-            "unfinished": unfinished_in_words(parts.database),
-        }
+        state = {**upkeep.sizes(), "unfinished": unfinished_in_words(parts.database)}
+        if count:
+            totals = upkeep.totals()
+            counted = {name: totals[name] for name in ("conversations", "sessions", "messages")}
+            state = {**counted, **state, "by_month": upkeep.by_month(_MONTHS)}
     except HermesError as error:
         return {"problem": str(error)}
     if sent:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _LISTED = 25  # conversations on a page
 _READ = 60  # messages on a page
-_FOUND = 20
+_FOUND = 10
 _LONG = 20_000  # characters of one message that are shown
 _MATCH = re.compile(r">>>(.*?)<<<", re.DOTALL)
 # Raw HTML is escaped and images become links: a message may show text here, and load nothing.

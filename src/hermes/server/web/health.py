@@ -32,10 +32,10 @@ def _show(ask: Ask) -> Page:
         "shares": [(day["day"], day["share"]) for day in days],
         "tokens": [(day["day"], day["input"], day["output"]) for day in days],
         "costs": [(day["day"], round(day["cost"], 4)) for day in days],
+        "said": [(day["day"], day["messages"]) for day in days],
         "misses": _misses(ask, sessions[:_LOOKED_AT]),
-        "counts": workspace.past.counts(),
         "conversations": len(sessions),
-        "status": collect_status(workspace.home, load_settings(workspace.home)),
+        "status": collect_status(workspace.home, load_settings(workspace.home), count=False),
         "checks": None,
     }
     return Page(template="health.html", values=values)
