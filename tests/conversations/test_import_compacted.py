@@ -141,6 +141,7 @@ def test_a_merged_export_keeps_order_and_pointers_too(home: Path, hermes: Comman
 def test_what_a_block_names_and_nobody_took_along_is_named_no_more() -> None:
     block = (
         "[CONTEXT COMPACTION — REFERENCE ONLY] read it so.\n\n### lcm:3 · messages 10-12\nThree were said.\n\n"
+        "## Kept exactly\n- used again: src/a.py [11] “in src/a.py”\n- used again: src/b.py [40] “in [9]”\n\n"
         "## Where the originals are\nExpand them:\n- 10-12, 30 (4 messages): three\n- 40 (1 message)\n\n"
         "--- END OF CONTEXT SUMMARY — on it goes ---"
     )
@@ -150,6 +151,7 @@ def test_what_a_block_names_and_nobody_took_along_is_named_no_more() -> None:
 
     text = renumbered({"role": "user", "content": block}, moved)["content"]
     assert "### messages 100-102\nThree were said." in text
+    assert "- used again: src/a.py [101] “in src/a.py”\n- used again: src/b.py “in [9]”" in text
     assert "Expand them:\n- 100-102 (4 messages): three\n\n--- END" in text
     result = {
         "role": "tool",

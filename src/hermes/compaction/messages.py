@@ -636,6 +636,7 @@ def is_synthetic(message: Message) -> bool:
 
 
 _NOWHERE = 0  # no message has it
+_USED_AGAIN = re.compile(rf"^(- used again: .+?) \[({_ID})\](?= “)", re.MULTILINE)
 _SUMMARY_OF = re.compile(r"^### lcm:\d{1,18} · messages ([\d, -]+)$", re.MULTILINE)
 
 
@@ -655,7 +656,11 @@ def renumbered(message: Mapping[str, Any], new_ids: NewIds) -> dict[str, Any]:
             spans = ((span.start, span.stop - 1) for span in parse_ranges(found[1]))
             return f"### messages {format_ranges(_moved(spans, new_ids))}"
 
-        said = _SUMMARY_OF.sub(moved, said)
+        def named(found: re.Match[str]) -> str:
+            new = _moved([(int(found[2]), int(found[2]))], new_ids)
+            return found[1] + (f" [{new[0][0]}]" if new else "")
+
+        said = _USED_AGAIN.sub(named, _SUMMARY_OF.sub(moved, said))
         lines = [line for each in pointers.split("\n") if (line := _line(each, new_ids)) is not None]
         return {**message, "content": said + heading + "\n".join(lines)}
     if message.get("role") == "tool":
