@@ -14,16 +14,18 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.measure import best_cpu
+from benchmarks.measure import best_cpu, median
 from hermes.base.tokens import estimate, estimate_message
 from hermes.compaction.compressor import ContextCompressor
 from hermes.compaction.messages import characters, format_ranges, is_block, parse_block, text_of
 from hermes.conversations.context import Contexts, NewContext
 from hermes.conversations.database import SessionDB
+from hermes.llm.scripted import Scripted
+from hermes.session.session import MemorySession
 from hermes.tools.context import ContextExpand
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hermes.compaction.compressor import Compaction
 
@@ -37,6 +39,8 @@ LENGTHS = (1_000, 100_000)
 MANY = 10_000  # messages
 PEER_WINDOW, PEER_THRESHOLD = 200_000, 0.75  # hermes-agent's threshold for such a window; its tail is a fifth of that
 ARCHIVED = 2_000  # rows
+WAITED_TURNS = 80
+ANSWER_SECONDS, SUMMARY_SECONDS = 0.02, 0.3  # of the model that turns wait for
 FIRST_ID = 4_096
 _FILLER = (
     "module", "cache", "index", "request", "worker", "queue", "table", "record", "handler", "session", "buffer",
@@ -57,6 +61,7 @@ def run(seed: int = 0, peer_python: str | None = None) -> dict[str, object]:
         "cost": cost,
         "largest_prompt": _largest_prompt(seed),
         "archive": _archive(),
+        "waiting": {"in_the_background": _waiting(0.8), "in_the_turn": _waiting(0)},
     }
     if peer_python:
         from benchmarks.compaction_peer import measure
@@ -293,6 +298,37 @@ def _archive() -> dict[str, float]:
                 getattr(Contexts(db), how)(session, new)
                 figures[f"{how}_ms"] = (time.perf_counter() - start) * 1e3
     return {"rows": ARCHIVED, **figures}
+
+
+def _waiting(prepare_at: float) -> dict[str, float]:
+    """Milliseconds that turns spend before their request can be sent, with a model that takes time for a summary."""
+
+    def step(messages: Sequence[Mapping[str, Any]]) -> str:
+        if "<session>" not in str(messages[-1]["content"]):
+            raise AssertionError("only summaries are asked for here")
+        time.sleep(SUMMARY_SECONDS)
+        return _vague("", 0)
+
+    waits = []
+    with tempfile.TemporaryDirectory() as place:
+        with open(os.path.join(place, "config.yaml"), "w", encoding="utf-8") as file:
+            file.write(f"compression: {{prepare_at: {prepare_at}, protect_last_n: 4}}\n")
+        with MemorySession.open(place, context_length=WINDOW // 2) as session:
+            session.use_model(Scripted([step] * WAITED_TURNS, context_length=WINDOW // 2))
+            for number in range(WAITED_TURNS):
+                start = time.perf_counter()
+                session.fit(session.prepare_turn(f"Look at src/module_{number}.py. {'more words ' * 150}"))
+                waits.append((time.perf_counter() - start) * 1e3 if number else 0.0)  # the first one loads modules
+                time.sleep(ANSWER_SECONDS)
+                session.finish_turn(f"Repaired module_{number}. {'it works now ' * 150}")
+            compactions = session.compactions
+    return {
+        "turns": WAITED_TURNS,
+        "compactions": compactions,
+        "summary_ms": SUMMARY_SECONDS * 1e3,
+        "usual_ms": median(waits),
+        "longest_ms": max(waits),
+    }
 
 
 def _largest_prompt(seed: int) -> dict[str, int]:
