@@ -226,6 +226,16 @@ def _configure_curation(parser: argparse.ArgumentParser) -> None:
     _add_output(parser)
 
 
+def _configure_facts(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "path",
+        metavar="FILE",
+        nargs="?",
+        help="FactConsolidation (JSON, may be .gz) or corrections (JSON lines); without one those of the checkout",
+    )
+    _add_output(parser)
+
+
 def _configure_seeded(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="what everything random follows from (default: 0)")
     _add_output(parser)
@@ -266,6 +276,7 @@ _MEASURES: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Measure]] 
     "holographic": (_configure_seeded, _plain("holographic", "seed")),
     "curation": (_configure_curation, _plain("curation", "turns", "consolidations", "seed")),
     "rules": (_add_output, _plain("rules")),
+    "facts": (_configure_facts, _plain("facts", "path")),
     "turn": (_add_output, _plain("whole_turn")),
     "serve": (_configure_serve, _plain("serve", "people", "seconds", "latency", "think", "seed")),
     "search": (_configure_search, _plain("search", "messages", "appends", "only_writing", "peer_python")),

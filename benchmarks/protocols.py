@@ -62,6 +62,10 @@ PROTOCOLS: dict[str, Protocol] = {
         beside="the right answer",
         quick=("--limit", "50"),
     ),
+    "facts": Protocol(
+        measures="whether search and memory show the current fact after a correction; with a FILE, FactConsolidation",
+        beside="pairs of statements that are alike and both hold",
+    ),
     "search": Protocol(
         measures="writing in bulk and live, searching and browsing a large made-up corpus",
         beside="raw FTS5 on the same texts",

@@ -402,6 +402,7 @@ def test_the_schema_a_model_sees() -> None:
             "until": "string",
             "source": "string",
             "project": "string",
+            "include_superseded": "boolean",
             "profile": "string",
         }
     )

@@ -302,7 +302,7 @@ def test_whatever_is_consolidated_text_from_outside_stays_marked(
 ) -> None:
     home = tmp_path_factory.mktemp("poison") / "home"
     home.mkdir()
-    (home / "config.yaml").write_text("curator:\n  consolidate: true\n")
+    (home / "config.yaml").write_text("curator:\n  consolidate: true\nmemory:\n  supersede: false\n")
     store = MemoryStore.open(home)
     origins = st.sampled_from(["user", "agent", *sorted(UNTRUSTED)])
     tainted = set()

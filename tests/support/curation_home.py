@@ -20,6 +20,12 @@ WEB = Cause(origin="web", approved=True)
 
 
 def store_with(home: Path, *entries: str, cause: Cause = AGENT, target: str = "memory") -> MemoryStore:
+    """A store with all of these entries: a write supersedes nothing there, so that there is something to curate."""
+    home.mkdir(exist_ok=True)
+    config = home / "config.yaml"
+    text = config.read_text() if config.exists() else ""
+    if "supersede" not in text:
+        config.write_text(f"{text}memory:\n  supersede: false\n")
     store = MemoryStore.open(home)
     for entry in entries:
         store.add(target, entry, cause=cause)

@@ -204,6 +204,7 @@ class Criteria:
     project: str | None = None
     prefer_project: str | None = None
     explain: bool = False
+    include_superseded: bool = False  # shows what newer statements of the person replaced, too
 
     def allow(self, session: Session) -> bool:
         """Whether a session as a whole may be shown, for matches that are no message."""

@@ -6,12 +6,15 @@ import json
 import operator
 import os
 import queue
+import re
 import threading
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.claims import Said, names_in_value, superseded
 from hermes.base.errors import NotFound
+from hermes.base.text import day
 from hermes.base.tokens import estimate
 from hermes.conversations.database import Pages
 from hermes.conversations.retrieval import (
@@ -32,6 +35,7 @@ from hermes.storage.records import called
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
+    from hermes.base.claims import Outdated
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Criteria, Found, Mask, Match
     from hermes.storage.records import Session, StoredMessage
@@ -101,6 +105,13 @@ _ANSWER_TOKENS, _KEYS_TOKENS = 60, 30  # of what stands around the results, and 
 READ_FIRST, READ_LAST = 20, 10
 _LARGEST_ID = (1 << 63) - 1
 _BROWSED_AT_ONCE = 20
+_MONTH = 30 * 86_400.0
+_BEST, _MOST_NAMES, _LOOKED_UP = 3, 4, 8
+# A question about how things were is answered with what is outdated, too.
+_ABOUT_THE_PAST = re.compile(
+    r"\b(?:previous(?:ly)?|former(?:ly)?|used to|(?:my|our|the|your) old|originally|initially|earlier|history|before|"
+    r"changed?|switched|until|over time)\b"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,11 +130,29 @@ class _Turn:
     """A message as one line of a transcript."""
 
     message: StoredMessage
+    session: Session
     text: str
+
+    @property
+    def when(self) -> float:
+        """When it was said; what was stored into an older session carries the time at which it was stored."""
+        late = self.message.timestamp - self.session.started_at > _MONTH and "timestamp" not in self.message.message
+        return self.session.started_at if late else self.message.timestamp
 
     @property
     def tokens(self) -> int:
         return estimate(self.text) + 2  # a line break and what JSON adds to it
+
+
+def _said(turn: _Turn) -> Said:
+    """A turn as it is shown; text from outside is not the person's, and supersedes nothing."""
+    return Said(
+        key=turn.message.id,
+        conversation=turn.session.key,
+        text=turn.text.partition(": ")[2],
+        at=(turn.when, turn.session.started_at),
+        mine=turn.message.role == "user" and not outside_origin(turn.message),
+    )
 
 
 def _short_snippet(snippet: str) -> str:
@@ -180,7 +209,10 @@ class SessionSearch:
             if helpers.expand
             else self._finder.find(query, wanted)
         )
-        results = self._results(found, query, wanted.budget)
+        if wanted.sort == "relevance" and not found.coverage:
+            found = self._with_successors(found, query, wanted)
+        past = wanted.include_superseded or found.coverage or _ABOUT_THE_PAST.search(query) is not None
+        results = self._results(found, query, wanted.budget, past=past)
         self._add_summaries(query, found, results)
         answer: dict[str, Any] = {
             "success": True,
@@ -308,7 +340,7 @@ class SessionSearch:
         first = self._db.bookends(session.id, 1)[0] if self._hidden else []
         return any(message.id in self._hidden for message in first)
 
-    def _results(self, found: Found, query: str, budget: int) -> list[dict[str, Any]]:
+    def _results(self, found: Found, query: str, budget: int, *, past: bool) -> list[dict[str, Any]]:
         """Conversations with the hits that fit into the budget, best hits first, each with the turns beside it."""
         results = {match.session.key: self._header(match) for match in found.matches}
         shown: dict[int, dict[int, _Turn]] = {}
@@ -325,12 +357,67 @@ class SessionSearch:
                     left -= cost
                     break
         kept = [match for match in found.matches if match.session.key in shown or not match.hits]
+        outdated = self._outdated(shown, query)
+        days = {at: day(turn.when) for turns in shown.values() for at, turn in turns.items()} if outdated else {}
         for match in kept:
-            turns = shown.get(match.session.key, {})
-            left -= self._add_transcript(results[match.session.key], match.session, turns, left // len(kept))
+            turns = self._dated(shown.get(match.session.key, {}), outdated, days, past=past)
+            result = results[match.session.key]
+            left -= self._add_transcript(result, match.session, turns, left // len(kept))
+            if match.message_id in outdated:
+                result["superseded_by"] = outdated[match.message_id][0].by
+                result["snippet"] = ""
         if found.coverage:  # a story is told in its order
             kept.sort(key=lambda match: match.session.started_at)
+        else:  # what is current comes first
+            kept.sort(key=lambda match: "superseded_by" in results[match.session.key])
         return [results[match.session.key] for match in kept]
+
+    def _with_successors(self, found: Found, query: str, wanted: Criteria) -> Found:
+        """Adds what the person said later about the names in the best hits, where it takes their place.
+
+        "Sold the Skoda, I've got a Renault" holds no word of "What car do I drive?".
+        """
+        best = [match for match in found.matches[:_BEST] if match.role == "user" and match.message_id is not None]
+        old = [
+            turn for match in best for turn in self._turns(match.session, match.message_id or 0, 0, query, {}).values()
+        ]
+        names = [name for turn in old for name in names_in_value(_said(turn).text, query)][:_MOST_NAMES]
+        if not names:
+            return found
+        known = {at for match in found.matches for _, at in match.hits}
+        asked = " OR ".join(f'"{name}"' for name in dict.fromkeys(names))
+        for hit in self._db.search(asked, limit=_LOOKED_UP, **{**wanted.filters, "sort": "newest", "roles": ("user",)}):
+            if hit.message_id in known or hit.message_id in self._hidden:
+                continue
+            if not self._finder.is_out_of_context(hit.session, hit.message_id):
+                continue
+            turns = self._turns(hit.session, hit.message_id, 0, query, {})
+            said = [_said(turn) for turn in (*old, *turns.values())]
+            if any(each.by == hit.message_id for gone in superseded(said, query).values() for each in gone):
+                match = replace(best[0], session=hit.session, message_id=hit.message_id, snippet=hit.snippet)
+                same = next((each for each in found.matches if each.session.key == hit.session.key), None)
+                match = replace(same or match, hits=((0, hit.message_id), *(same.hits if same else ())))
+                others = [each for each in found.matches if each is not same]
+                return replace(found, matches=(match, *others)[: wanted.limit])
+        return found
+
+    def _outdated(self, shown: dict[int, dict[int, _Turn]], query: str) -> dict[int, list[Outdated]]:
+        """What of the turns is outdated, because the person said something newer that is shown as well."""
+        turns = [turn for each in shown.values() for turn in each.values() if turn.message.role in SAID]
+        return superseded([_said(turn) for turn in turns], query)
+
+    def _dated(
+        self, turns: dict[int, _Turn], outdated: dict[int, list[Outdated]], days: Mapping[int, str], *, past: bool
+    ) -> dict[int, _Turn]:
+        """The turns with each outdated sentence folded: its date, and what it said only when that may be asked for."""
+        result = dict(turns)
+        for at in turns.keys() & outdated.keys():
+            text = turns[at].text
+            for each in outdated[at]:
+                told = f": {each.sentence}" if past or not each.sure else ""
+                text = text.replace(each.sentence, f"[until {days[each.by]}, now #{each.by}{told}]")
+            result[at] = replace(turns[at], text=text)
+        return result
 
     def _header(self, match: Match) -> dict[str, Any]:
         session = match.session
@@ -352,7 +439,7 @@ class SessionSearch:
         """A hit and the turns beside it that are not shown yet, or not yet as a hit."""
         found = self._out_of_context(session, self._pages.around(session, at, beside))
         return {
-            message.id: _Turn(message, self._line(message, query, hit=message.id == at))
+            message.id: _Turn(message, session, self._line(message, query, hit=message.id == at))
             for message in found
             if message.id == at or (message.role in SAID and message.text and message.id not in known)
         }

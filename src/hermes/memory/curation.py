@@ -8,6 +8,7 @@ from datetime import datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from hermes.base.claims import LIKELY, claim_of, points
 from hermes.base.dates import absolute
 from hermes.base.text import day
 from hermes.base.values import value
@@ -144,6 +145,8 @@ def _relation(older: Fact, newer: Fact) -> Operation | Contradiction | None:
     given_up = wording_of(gave_up(newer.entry))
     if given_up.sequence and says_changed(newer.entry) and _is_about(given_up.words, one.words, other.words):
         return _changed(older, newer, "the newer one names the older value as given up")
+    if points(claim_of(older.entry), claim_of(newer.entry)) >= LIKELY:
+        return _changed(older, newer, "different values for the same thing")
     return None
 
 

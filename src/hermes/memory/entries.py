@@ -492,7 +492,7 @@ def _brought_in(change: Change, sources: Sequence[str], known: dict[str, Provena
     return min(dated, key=lambda each: each.at, default=change)
 
 
-PIN, UNPIN, USE, CATEGORY = "pin", "unpin", "use", "category"
+PIN, UNPIN, USE, CATEGORY, SETTLED = "pin", "unpin", "use", "category", "settled"
 NEVER, RECALL = "never", "recall"  # a person keeps an entry from models, or takes that back
 
 
@@ -554,7 +554,7 @@ def _marked(marks: Marks, record: Record) -> Marks:
         category=record["what"] if kind == CATEGORY else marks.category,
         uses=marks.uses + used,
         last_used=max(marks.last_used, record["at"]) if used else marks.last_used,
-        settled=(*marks.settled, record["what"]) if kind == "settled" else marks.settled,
+        settled=(*marks.settled, record["what"]) if kind == SETTLED else marks.settled,
     )
 
 

@@ -127,6 +127,7 @@ class Plan:
     undoes: str = ""
     archived: tuple[Leaving, ...] = ()  # which of the removed entries live on in the archive
     data: bytes | None = None  # the bytes to write, when they are not simply the rendered entries
+    conflicts: tuple[str, ...] = ()  # entries that stay and may contradict what is written
 
 
 class MemoryFile:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, StorageError, WriteRefused
-from hermes.base.text import counted
+from hermes.base.text import counted, day
 from hermes.base.values import value
 from hermes.memory import entries as text
 from hermes.memory.entries import ACCEPT, Cause, Edit, Leaving, apply_edits, preview, reverse
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     Screen = Callable[[str, Cause], None]
     Operation = Mapping[str, str]
     Room = Callable[[Sequence[str], frozenset[str]], Sequence[Leaving]]
+    Judge = Callable[[Sequence[str], str], tuple[Sequence[Leaving], Sequence[str]]]
     Origins = Callable[[], Mapping[str, Provenance]]
 
 ASK = "ask"
@@ -136,25 +138,48 @@ def prepared(operations: Sequence[Operation], screen: Screen, cause: Cause) -> l
 
 
 def planner(
-    target: str, operations: Sequence[Operation], limit: int, room: Room | None = None
+    target: str,
+    operations: Sequence[Operation],
+    limit: int,
+    room: Room | None = None,
+    judge: Judge | None = None,
 ) -> Callable[[tuple[str, ...]], Plan]:
     """A function that applies the operations in order to whatever the live entries are; all of them or none.
 
-    With `room` a store that would be too full gives up other entries to the archive instead of refusing.
+    With `room` a store that would be too full gives up other entries to the archive instead of refusing. `judge` says
+    which entries a new one supersedes, and which it may contradict.
     """
 
     def plan(entries: tuple[str, ...]) -> Plan:
         live = list(entries)
         edits: list[Edit] = []
+        superseded: list[Leaving] = []
+        conflicts: list[str] = []
         for number, operation in enumerate(operations, start=1):
             try:
-                edits += _apply(live, operation)
+                made = _apply(live, operation)
+                edits += made
+                if judge and made and operation["action"] == "add":
+                    stood = [entry for entry in live if entry in entries]
+                    leaving, disputed = judge(stood, operation["content"])
+                    conflicts += disputed
+                    for each in leaving:
+                        index = live.index(each.entry)
+                        edits.append(Edit(index=index, before=live.pop(index), after=None))
+                        superseded.append(each)
             except WriteRefused as refusal:
                 refused = _in_batch(refusal, number, operation, len(operations))
                 refused.details |= {"current_entries": list(entries), "usage": usage(entries, limit)}
                 raise refused from refusal
         action = operations[0]["action"] if len(operations) == 1 else "batch"
-        return fitting(target, Plan(action=action, edits=tuple(edits), entries=tuple(live)), entries, limit, room)
+        planned = Plan(
+            action=action,
+            edits=tuple(edits),
+            entries=tuple(live),
+            archived=tuple(superseded),
+            conflicts=tuple(each for each in dict.fromkeys(conflicts) if each in live),
+        )
+        return fitting(target, planned, entries, limit, room)
 
     return plan
 
@@ -186,11 +211,15 @@ def message(plan: Plan, operations: Sequence[Operation]) -> str:
 
 
 def made_room(plan: Plan) -> str:
-    """What left for the archive, and why; "" when nothing did."""
-    if not plan.archived:
-        return ""
-    what = "; ".join(f"{text.preview(each.entry)!r} ({each.reason})" for each in plan.archived)
-    return f" Moved to the archive, from where search and `hermes memory restore` bring it back: {what}."
+    """What left for the archive, and why, and what may contradict the write; "" when there is nothing to say."""
+    said = ""
+    if plan.archived:
+        what = "; ".join(f"{text.preview(each.entry)!r} ({each.reason})" for each in plan.archived)
+        said = f" Moved to the archive, from where search and `hermes memory restore` bring it back: {what}."
+    if plan.conflicts:
+        what = "; ".join(repr(text.preview(each)) for each in plan.conflicts)
+        said += f" It may contradict {what}. Both stay; ask which one holds (`hermes memory conflicts` settles it)."
+    return said
 
 
 def _full(before: Sequence[str], after: Sequence[str], limit: int, *, pinned: bool = False) -> WriteRefused:
@@ -342,6 +371,29 @@ def _stem(word: str) -> str:
     return word
 
 
+# Who says that something changed may share no word with what was said before.
+_CHANGING = "mov moved switch chang replac instead longer anymore quit sold left cancell"
+_CHANGE = frozenset(_CHANGING.split())
+
+
+def contradicted(content: str, entries: Iterable[str]) -> list[tuple[str, bool, bool]]:
+    """The entries a later statement takes the place of; whether it surely does, and whether of all the entry says.
+
+    It is sure when the statement itself tells of a change; else it may be that both hold.
+    """
+    words = _words(content)
+    alike = [entry for entry in entries if words & _CHANGE or words & _words(entry)]
+    if not alike:
+        return []  # most writes; what follows costs a cold start more than the write itself
+    from hermes.base.claims import LIKELY, SURE, claim_of, points, sentences
+
+    new = claim_of(content)
+    scored = [(entry, max((points(claim_of(each), new) for each in sentences(entry)), default=0)) for entry in alike]
+    return [
+        (entry, score >= SURE and new.cue > 0, len(sentences(entry)) == 1) for entry, score in scored if score >= LIKELY
+    ]
+
+
 TARGETS = ("memory", "user")
 ALL_TARGETS = (*TARGETS, "project")  # the last where there is a project
 SWITCHES = {"memory": "memory.memory_enabled", "user": "memory.user_profile_enabled"}
@@ -366,6 +418,7 @@ class Written:
     limit: int
     change: Change | None
     archived: tuple[Leaving, ...] = ()
+    conflicts: tuple[str, ...] = ()  # entries that stay and may contradict what was written
 
     @property
     def usage(self) -> str:
@@ -374,6 +427,27 @@ class Written:
     def saying(self, message: str) -> Written:
         """The same outcome in other words."""
         return Written(**(vars(self) | {"message": message}))
+
+
+@value
+class Earlier:
+    """What stood in the place of an entry, from when until when (0 when nobody knows), and by which change it left."""
+
+    entry: str
+    since: float
+    until: float
+    change: str
+
+
+@value
+class Conflict:
+    """Two live entries that may contradict each other, and when each was written."""
+
+    target: str
+    old: str
+    new: str
+    old_at: float
+    new_at: float
 
 
 class MemoryStore:
@@ -388,8 +462,10 @@ class MemoryStore:
         archives: bool = True,
         lock_timeout: float = 5,
         project: str = "",
+        supersedes: bool = True,
     ) -> None:
         self.project = project
+        self._supersedes = supersedes  # a new entry takes the place of what it corrects
         self._files = files
         self._limits = limits
         self._screen = screen
@@ -433,7 +509,15 @@ class MemoryStore:
         archives = chosen.text("memory.when_full") == "archive"
         if screen is screen_write and chosen.flag("memory.guard"):
             screen = partial(screen_write, guard=True)
-        return cls(files, limits, screen, archives=archives, lock_timeout=patience, project=project)
+        return cls(
+            files,
+            limits,
+            screen,
+            archives=archives,
+            lock_timeout=patience,
+            project=project,
+            supersedes=chosen.flag("memory.supersede"),
+        )
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -507,7 +591,8 @@ class MemoryStore:
         self._file(target)  # a target that is switched off is refused first
         cause = cause or Cause()
         ready = prepared(operations, self._screen, cause)
-        plan, change = self._change(target, planner(target, ready, self._limits[target], self._room(target)), cause)
+        planned = planner(target, ready, self._limits[target], self._room(target), self._judge(target, cause))
+        plan, change = self._change(target, planned, cause)
         for each in ready:
             self._seen_as[target].setdefault(each["content"], each["content"])
         return self._written(target, message(plan, ready), plan, change)
@@ -517,6 +602,50 @@ class MemoryStore:
         file = self._file(target)
         ready = prepared(operations, self._screen, cause)
         planner(target, ready, self._limits[target], self._room(target))(file.read().entries)
+
+    def earlier(self, target: str, entry: str) -> list[Earlier]:
+        """What an entry took the place of, newest first: by being superseded, reworded or merged into it."""
+        found: list[Earlier] = []
+        changes, wanted = self.history(target)[0], {entry}
+        for place in range(len(changes) - 1, -1, -1):
+            change = changes[place]
+            left = [each.entry for each in change.archived if each.into in wanted]
+            left += [
+                e.before for e in change.edits if e.before is not None and e.after in wanted and e.before != e.after
+            ]
+            for old in dict.fromkeys(left):
+                since = next((each.at for each in reversed(changes[:place]) if old in each.added()), 0.0)
+                found.append(Earlier(entry=old, since=since, until=change.at, change=change.id))
+            wanted.update(left)
+        return found
+
+    def conflicts(self, target: str) -> list[Conflict]:
+        """Entries that may contradict each other and that nobody settled; the older one first."""
+        origins, marks = self.provenance(target), self.marks(target)
+        at = {entry: each.change.at if each.change else 0.0 for entry, each in origins.items()}
+        ordered = sorted(self.entries(target), key=at.__getitem__)
+        found = []
+        for place, new in enumerate(ordered):
+            for old, *_ in contradicted(new, ordered[:place]):
+                if text.key_of(new) not in marks[old].settled:
+                    found.append(Conflict(target=target, old=old, new=new, old_at=at[old], new_at=at[new]))
+        return found
+
+    def settle(self, found: Conflict, keep: str, *, cause: Cause | None = None) -> Written | None:
+        """Keeps the new, the old or both entries of a conflict; what is not kept stays in the archive."""
+        if keep == "both":
+            self.marks_file(found.target).add(text.SETTLED, [found.old], what=text.key_of(found.new))
+            return None
+        drop, into = (found.old, found.new) if keep == "new" else (found.new, found.old)
+
+        def plan(entries: tuple[str, ...]) -> Plan:
+            edit = Edit(index=text.index_of(entries, drop, whole=True), before=drop, after=None)
+            leaving = Leaving(entry=drop, reason="superseded: a person decided", into=into)
+            left = apply_edits(entries, (edit,))
+            return Plan(action="settle", edits=(edit,), entries=left, archived=(leaving,))
+
+        planned, change = self._change(found.target, plan, cause or Cause(origin="user"))
+        return self._written(found.target, f"Settled.{made_room(planned)}", planned, change)
 
     def provenance(self, target: str) -> dict[str, Provenance]:
         """Where each live entry comes from."""
@@ -665,6 +794,30 @@ class MemoryStore:
 
         return room
 
+    def _judge(self, target: str, cause: Cause) -> Judge:
+        """What a new entry supersedes: what it surely replaces, and what it likely does when the person wrote it.
+
+        A pinned entry stays, as does one that says more than what changed; text from outside supersedes nothing that
+        is trusted.
+        """
+
+        def judge(live: Sequence[str], content: str) -> tuple[list[Leaving], list[str]]:
+            found = contradicted(content, live)
+            if not found:
+                return [], []
+            origins, marks = self.provenance(target), self.marks(target)
+            leaving, disputed = [], []
+            for entry, sure, whole in found:
+                pinned = entry in marks and marks[entry].pinned
+                allowed = text.is_trusted(cause.origin) or (entry in origins and not origins[entry].trusted)
+                if self._supersedes and allowed and whole and not pinned and (sure or cause.origin == "user"):
+                    leaving.append(Leaving(entry=entry, reason=f"superseded {day(time.time())}", into=content))
+                else:
+                    disputed.append(entry)
+            return leaving, disputed
+
+        return judge
+
     def _within_budget(self, target: str, entries: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """What of a file that somebody filled beyond its limit may enter a prompt, and a line about the rest."""
         room = self._room(target)
@@ -697,6 +850,7 @@ class MemoryStore:
             limit=self._limits[target],
             change=change,
             archived=plan.archived if change is not None else (),
+            conflicts=plan.conflicts if change is not None else (),
         )
         if self._watcher is not None and change is not None:
             self._watcher(written)

@@ -139,6 +139,11 @@ KEYS = (
         ("archive", "refuse"),
         "What a write into a full store does: archive the least valuable entry, or refuse as the documents say.",
     ),
+    _flag(
+        "memory.supersede",
+        True,
+        "A new entry replaces what it corrects, which moves to the archive; if off, `memory conflicts` shows both.",
+    ),
     _number("memory.lock_timeout", 5, "Seconds to wait for another program that is writing a memory file.", high=600),
     _texts("memory.linked_folders", "Folders outside the home that MEMORY.md and USER.md may link into."),
     _text("memory.provider", "", "External memory provider; empty for built-in memory only."),

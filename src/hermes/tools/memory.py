@@ -146,7 +146,7 @@ def cause_of(turn: TurnContext) -> Cause:
 def _shown(result: dict[str, Any], store: MemoryStore, target: str) -> dict[str, Any]:
     """The result without the words of an entry that a prompt would not show."""
     hidden: list[str] = []
-    for name in ("entries", "current_entries"):
+    for name in ("entries", "current_entries", "conflicts"):
         live = result.get(name, ())
         result |= {name: store.shown(target, live)} if live else {}
         hidden += [was for was, now in zip(live, result.get(name, ()), strict=True) if was != now]
@@ -191,6 +191,7 @@ def _success(written: Written) -> dict[str, Any]:
         "success": True,
         "done": True,
         **({"archived": moved} if moved else {}),
+        **({"conflicts": list(written.conflicts)} if written.conflicts else {}),
         "target": written.target,
         "message": written.message,
         "usage": written.usage,

@@ -41,6 +41,7 @@ SCHEMA: dict[str, Any] = {
             "until": {"type": "string"},
             "source": {"type": "string", "description": "such as telegram; tool, subagent only if named"},
             "project": {"type": "string"},
+            "include_superseded": {"type": "boolean", "description": "also outdated statements"},
             "profile": {"type": "string"},
         },
     },
@@ -143,6 +144,7 @@ def _criteria(given: dict[str, Any], here: str) -> Any:
         until=dates.until(given["until"], now) if given.get("until", "").strip() else None,
         source=given.get("source", "").strip() or None,
         project=given.get("project", "").strip() or None,
+        include_superseded=bool(given.get("include_superseded")),
         prefer_project=here or None,  # with the rest of what the person ever said beneath
     )
 

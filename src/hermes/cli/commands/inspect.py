@@ -265,7 +265,7 @@ def _from_checkout(name: str) -> Command:
 
 _NAMES = (
     *("all", "curated", "scan", "secrets", "fence", "prompt", "prefix", "compaction", "holographic", "curation"),
-    *("rules", "turn", "serve", "search", "import"),
+    *("rules", "facts", "turn", "serve", "search", "import"),
 )
 
 

@@ -230,6 +230,8 @@ def _show(given: ui.Given, context: ui.Context) -> None:
     by = f"{f' ({note})' if note else ''}{f', session {session}' if session else ''}"
     used = f"{ui.when(marks.last_used)} (uses: {marks.uses})" if marks.last_used else "not since it was added"
     marked = ", ".join(filter(None, ["pinned" if marks.pinned else "", marks.category]))
+    earlier = store.earlier(given.target, entry)
+    before = [ui.indented(each.entry, f"until {_day(each.until)}  ") for each in earlier] if given.history else []
     ui.show(
         given,
         {
@@ -245,6 +247,7 @@ def _show(given: ui.Given, context: ui.Context) -> None:
             "uses": marks.uses,
             "last_used": marks.last_used or None,
             **ui.pick(marks, "pinned", "category"),
+            "earlier": [ui.pick(each, "entry", "since", "until", "change") for each in earlier],
         },
         f"{entry}\n",
         f"entry     {at + 1} of {len(entries)} in {given.target}, {len(entry):,} characters",
@@ -252,7 +255,36 @@ def _show(given: ui.Given, context: ui.Context) -> None:
         f"added     {f'{ui.when(change.at)}, change {change.id}' if change else 'unknown'}",
         f"last use  {used}",
         *([f"marks     {marked}"] if marked else []),
+        *([f"earlier   {counted(len(earlier), 'value')} (--history)"] if earlier and not given.history else before),
     )
+
+
+def _conflicts(given: ui.Given, context: ui.Context) -> None:
+    store = open_store(context, given)
+    found = [each for target in _chosen(store, given) for each in store.conflicts(target)]
+    if given.settle:
+        if not 0 < given.settle <= len(found):
+            raise NotFound(f"there is no conflict {given.settle}; `hermes memory conflicts` lists {len(found)}")
+        conflict = found[given.settle - 1]
+        written = store.settle(conflict, given.keep, cause=BY_HAND)
+        if written is not None:
+            report(given, written)
+            return
+        document = {"target": conflict.target, "old": conflict.old, "new": conflict.new, "keep": "both"}
+        ui.show(given, document, "Settled. Both stay, and are not asked about again.")
+        return
+    lines = [] if found else ["no entries contradict each other"]
+    for number, each in enumerate(found, start=1):
+        lines.append(f"{number:>4}  {each.target}")
+        lines.append(ui.indented(each.old, f"      {_day(each.old_at)}  "))
+        lines.append(ui.indented(each.new, f"      {_day(each.new_at)}  "))
+    if found:
+        lines.append("`hermes memory conflicts --settle N --keep new|old|both` settles one")
+    ui.show(given, [{**ui.pick(each, "target", "old", "new", "old_at", "new_at")} for each in found], *lines)
+
+
+def _day(moment: float) -> str:
+    return ui.when(moment)[:10] if moment else "unknown   "
 
 
 def _add(given: ui.Given, context: ui.Context) -> None:
@@ -420,7 +452,18 @@ COMMANDS = {
     "memory list": ui.command(
         _list, ui.option("--archived", "the entries that made room for others instead"), *targets(None)
     ),
-    "memory show": ui.command(_show, *_which("which ENTRY", nargs="+"), *targets()),
+    "memory show": ui.command(
+        _show,
+        *_which("which ENTRY", nargs="+"),
+        ui.option("--history", "also what it took the place of, with the day until which that held"),
+        *targets(),
+    ),
+    "memory conflicts": ui.command(
+        _conflicts,
+        ui.option("--settle N", "settle the conflict with this number", type=int, default=0),
+        ui.option("--keep", "which entry stays (default: new)", choices=("new", "old", "both"), default="new"),
+        *targets(None),
+    ),
     "memory add": ui.command(
         _add, ui.option("content TEXT", "the entry; - reads it from standard input", nargs="+"), *targets()
     ),
