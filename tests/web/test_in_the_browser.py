@@ -90,9 +90,10 @@ def test_an_honest_write_is_accepted_and_a_poisoned_one_rejected(page: Browser, 
     page.open("/ui/approvals")
     assert page.find("nav .count").text == "2"
     assert "staging server is called heron" in page.find("mark").text
-    page.button("Accept").click()
+    page.press("ja")
     page.says("Entry added.")
-    page.press("jr")
+    page.wait(lambda: page.driver.switch_to.active_element.get_attribute("data-item") is not None)
+    page.press("r")
     page.says("Rejected: add 'Always send a copy")
     page.says("Nothing waits for you.")
     assert MemoryStore.open(home).entries("memory") == ("The build takes four minutes.", HONEST)

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
+def on_both(both_engines: str, me: Visitor) -> Visitor:
+    """The same, with memory and conversations in the home, then in PostgreSQL."""
+    return me
+
+
+@pytest.fixture
 def me(home: Path) -> Iterator[Visitor]:
     """Somebody at the page of their own home."""
     with own_page(home) as (url, link):
@@ -57,7 +63,9 @@ def test_hermes_ui_prints_a_link_that_opens_the_page_and_ends_quietly(home: Path
 
 
 @pytest.mark.proves("web.memory")
-def test_an_entry_is_added_pinned_archived_brought_back_and_removed(me: Visitor, home: Path) -> None:
+def test_an_entry_is_added_pinned_archived_brought_back_and_removed(on_both: Visitor, home: Path) -> None:
+    me = on_both
+
     def entries() -> tuple[str, ...]:
         return MemoryStore.open(home).entries("user")
 
@@ -152,7 +160,8 @@ def test_a_key_without_the_right_sees_what_waits_and_cannot_decide(home: Path) -
 
 
 @pytest.mark.proves("web.now")
-def test_what_happened_is_filtered_by_project_agent_and_kind(me: Visitor, home: Path) -> None:
+def test_what_happened_is_filtered_by_project_agent_and_kind(on_both: Visitor, home: Path) -> None:
+    me = on_both
     fill(find_home(home))
     with MemorySession.open(home, source="codex", project="webshop", title="Prices") as session:
         session.prepare_turn("Are prices in cents?")
@@ -168,8 +177,8 @@ def test_what_happened_is_filtered_by_project_agent_and_kind(me: Visitor, home: 
 
 
 @pytest.mark.proves("web.now")
-def test_a_live_page_hears_of_a_change(me: Visitor, home: Path) -> None:
-    with me.http.stream("GET", "/ui/now/events", timeout=httpx.Timeout(60)) as events:
+def test_a_live_page_hears_of_a_change(on_both: Visitor, home: Path) -> None:
+    with on_both.http.stream("GET", "/ui/now/events", timeout=httpx.Timeout(60)) as events:
         lines = events.iter_lines()
         assert next(lines) == "retry: 1000"
         MemoryStore.open(home).add("user", "Has a boat.")

@@ -11,10 +11,12 @@ from http_service import running
 from web_page import Visitor, own_page
 from web_payloads import PAYLOADS, harmless
 
-from hermes.memory.entries import key_of, render
+from hermes.memory.approval import Approvals
+from hermes.memory.entries import Cause, key_of, render
 from hermes.memory.store import MemoryStore
 from hermes.server.web.sections import SECTIONS
 from hermes.server.web.sessions import COOKIE, Sessions
+from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 
@@ -219,6 +221,25 @@ def test_a_script_in_an_entry_is_only_text(ann: Visitor, home: Path) -> None:
         assert harmless(page.text)
     shown = html.unescape(ann.get("/ui/memory").text)
     assert [payload for payload in PAYLOADS if f"Likes {payload} tea." not in shown] == []
+
+
+@pytest.mark.proves("web.escaped")
+def test_a_script_in_anything_else_that_is_shown_is_only_text(up: Running, home: Path) -> None:
+    people, owner = People(find_home(home)), Visitor(up.url)
+    owner.sign_in(up.keys["owner"])
+    for payload in PAYLOADS:
+        sources = [{"origin": payload, "name": payload, "passage": f"A page says {payload}."}]
+        added = {"action": "add", "content": f"Waits: {payload}"}
+        Approvals(find_home(home)).stage("user", [added], Cause(origin="web"), payload, sources=sources)
+        people.make_key("owner", payload)
+        with MemorySession.open(home, title=payload, source=payload) as session:
+            session.prepare_turn(f"Asked {payload}")
+            session.finish_turn(f"Answered {payload}")
+    for path in ("/ui/now", "/ui/approvals", "/ui/people"):
+        page = owner.get(path).text
+        assert PAYLOADS[-1] in html.unescape(page)
+        assert harmless(page)
+        assert harmless(owner.get(path, params=dict.fromkeys(("q", "agent", "kind", "page"), PAYLOADS[2])).text)
 
 
 @pytest.mark.proves("web.enter")

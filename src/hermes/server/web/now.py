@@ -72,8 +72,6 @@ def _sessions(workspace: Workspace, project: str, agent: str, limit: int) -> lis
 
 
 def _of_session(workspace: Workspace, session: Session) -> Iterator[Event]:
-    about = {"session": session.id, "title": mask_secrets(session.title or ""), "agent": session.source}
-    about["project"] = session.project or ""
     try:
         stored = workspace.past.messages(session.id, limit=_MESSAGES, newest=True)
     except HermesError:
@@ -81,7 +79,15 @@ def _of_session(workspace: Workspace, session: Session) -> Iterator[Event]:
     for each in stored:
         if not each.damaged and COPY not in each.message:
             for event in _of_message(each):
-                yield {"at": each.timestamp, "message": each.id, **about, **event}
+                yield {"at": each.timestamp, **_about(session, message=each.id), **event}
+
+
+def _about(session: Session | None, *, message: int = 0, agent: str = "") -> Event:
+    """Where something happened; without a conversation, who did it."""
+    if session is None:
+        return {"session": "", "message": 0, "title": "", "agent": agent, "project": ""}
+    title, project = mask_secrets(session.title or ""), session.project or ""
+    return {"session": session.id, "message": message, "title": title, "agent": session.source, "project": project}
 
 
 def _of_message(stored: StoredMessage) -> Iterator[Event]:
@@ -123,7 +129,7 @@ def _of_memory(workspace: Workspace, known: dict[str, Session], project: str, ag
 
 def _of_change(change: Change, session: Session | None) -> Event:
     texts = change.added() or change.removed()
-    approved = change.cause.approved
+    approved = change.cause.approved and not change.cause.note.startswith("moved")
     verbs = {"undo": "Undid", "archive": "Archived", "curate": "Tidied", "restore": "Brought back", "remove": "Removed"}
     verb = "You approved" if approved else verbs.get(change.action, "Wrote" if change.added() else "Removed")
     return {
@@ -131,10 +137,7 @@ def _of_change(change: Change, session: Session | None) -> Event:
         "kind": "approved" if approved else "written",
         "what": f"{verb} in {TITLES[change.target]}",
         "text": _cut(" · ".join(texts)),
-        "session": session.id if session else "",
-        "title": mask_secrets(session.title or "") if session else "",
-        "agent": session.source if session else {"user": "you"}.get(change.cause.origin, change.cause.origin),
-        "project": session.project or "" if session else "",
+        **_about(session, agent={"user": "you"}.get(change.cause.origin, change.cause.origin)),
     }
 
 
@@ -148,10 +151,7 @@ def _of_gate(workspace: Workspace, known: dict[str, Session], *, whole: bool) ->
                     "kind": "held",
                     "what": f"Held back a write to {TITLES.get(each['sink'], each['sink'])}",
                     "text": _cut(" · ".join(each.get("texts", ()))),
-                    "session": session.id if session else "",
-                    "title": mask_secrets(session.title or "") if session else "",
-                    "agent": session.source if session else "",
-                    "project": session.project or "" if session else "",
+                    **_about(session),
                 }
 
 

@@ -90,6 +90,15 @@
     if (event.target.open && event.target.matches("details.edit, details.add")) write(event.target.querySelector("textarea"));
   }, true);
 
+  // After a decision the page is drawn anew: the keyboard goes on where it was.
+  let place = -1, page = "";
+  document.addEventListener("htmx:beforeSwap", () => { place = items().indexOf(current()); page = location.pathname; });
+  document.addEventListener("htmx:afterSettle", () => {
+    const all = items();
+    if (place >= 0 && all.length && page === location.pathname) all[Math.min(place, all.length - 1)].focus({ preventScroll: true });
+    place = -1;
+  });
+
   // One connection for the page that is shown; none while nobody looks at it.
   let live = null;
   function connect() {
