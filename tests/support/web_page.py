@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 from selenium import webdriver
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException, TimeoutException
 from selenium.webdriver.chrome.service import Service as Driver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
@@ -115,8 +116,6 @@ class Browser:
 
     def wait(self, until: Callable[[], Any]) -> Any:
         """Waits for the page; an element that is replaced meanwhile is looked for again."""
-        from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
-
         patience = WebDriverWait(
             self.driver, 30, 0.05, ignored_exceptions=(NoSuchElementException, StaleElementReferenceException)
         )
@@ -124,7 +123,11 @@ class Browser:
 
     def says(self, text: str) -> None:
         """Waits until the page shows this text."""
-        self.wait(lambda: text in self.find("body").text)
+        try:
+            self.wait(lambda: text in self.find("body").text)
+        except TimeoutException as error:
+            shown = self.driver.execute_script("return [location.href, document.activeElement.outerHTML]")
+            raise AssertionError(f"{text!r} never came at {shown}: {self.find('body').text}") from error
 
     def press(self, keys: str) -> None:
         """Types to whatever has the focus."""

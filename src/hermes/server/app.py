@@ -170,6 +170,7 @@ def _responses(status: int, gives: dict[str, Any], failures: str) -> dict[str, A
 
 
 _API_WORKERS = 16
+_OWN_PER_MINUTE = 6_000  # requests to the page of `hermes ui`, which has one user
 _API_CALLS_EACH = 4  # of them that one person may use at a time
 _DESCRIPTORS_EACH = 16  # a person's share of the descriptors: an open database has six
 _CHECK_SECONDS = 5.0  # seconds between two looks at who is no longer known
@@ -283,7 +284,7 @@ def build_web_page(home: Home) -> WebPage:
             await asyncio.to_thread(conversations.close)
 
     app = Starlette(routes=site.routes(), lifespan=lifespan, exception_handlers=_HANDLERS)
-    guarded = AuthMiddleware(app, who=lambda _key: None, metrics=metrics, web=sessions.find)
+    guarded = AuthMiddleware(app, who=lambda _key: None, metrics=metrics, per_minute=_OWN_PER_MINUTE, web=sessions.find)
     return WebPage(guarded, sessions)
 
 

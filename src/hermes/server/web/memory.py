@@ -56,11 +56,11 @@ def _is_name(project: str) -> bool:
     return True
 
 
-def store_of(workspace: Workspace, project: str = "") -> MemoryStore:
-    """The person's entries, with the notes of a project; changes reach their memory providers."""
+def store_of(workspace: Workspace, project: str = "", projects: Sequence[str] | None = None) -> MemoryStore:
+    """The person's entries, with the notes of one of their projects; changes reach their memory providers."""
     if not project:
         return workspace.store
-    if project not in projects_of(workspace):
+    if project not in (projects_of(workspace) if projects is None else projects):
         raise NotFound(f"there are no notes of a project {project!r}")
     settings = load_settings(workspace.home)
     store = MemoryStore.open(workspace.home, settings=settings, project=project)

@@ -45,10 +45,11 @@ def _show(ask: Ask) -> Page:
     project, agent, kind = (ask.query.get(name, "") for name in ("project", "agent", "kind"))
     recent = _sessions(workspace, "", "", RECENT)
     sessions = _sessions(workspace, project, agent, _SESSIONS) if project or agent else recent[:_SESSIONS]
+    projects = projects_of(workspace, recent)
     known = {session.id: session for session in sessions}
     events = [
         *(event for session in sessions for event in _of_session(workspace, session)),
-        *_of_memory(workspace, known, project, agent),
+        *_of_memory(workspace, known, project if project in projects else "", whole=not (project or agent)),
         *_of_gate(workspace, known, whole=not (project or agent)),
     ]
     wanted = [event for event in events if kind in ("", "all", event["kind"])]
@@ -58,7 +59,7 @@ def _show(ask: Ask) -> Page:
         "agent": agent,
         "kind": kind or "all",
         "kinds": KINDS,
-        "projects": sorted({*projects_of(workspace, recent), project} - {""}),
+        "projects": sorted({*projects, project} - {""}),
         "agents": sorted({*(each.source for each in recent), agent} - {""}),
     }
     return Page(template="now.html", values=values)
@@ -116,15 +117,15 @@ def _of_message(stored: StoredMessage) -> Iterator[Event]:
         yield {"kind": "answered", "what": f"Answered from {tokens}{cached}", "text": _cut(stored.text)}
 
 
-def _of_memory(workspace: Workspace, known: dict[str, Session], project: str, agent: str) -> Iterator[Event]:
+def _of_memory(workspace: Workspace, known: dict[str, Session], project: str, *, whole: bool) -> Iterator[Event]:
+    """Changes of memory: all of them, or those of known conversations and in the notes of a project."""
     with suppress(HermesError):  # Memory says what is wrong with it
-        for name in ("", *([project] if project and project in projects_of(workspace) else [])):
-            store = store_of(workspace, name)
-            for target in store.targets:
-                for change in store.history(target)[0][-_EVENTS:]:
-                    session = known.get(change.cause.session)
-                    if (not project and not agent) or session or (name and target == "project" and not agent):
-                        yield _of_change(change, session)
+        store = store_of(workspace, project, [project])
+        for target in store.targets:
+            for change in store.history(target)[0][-_EVENTS:]:
+                session = known.get(change.cause.session)
+                if whole or session or target == "project":
+                    yield _of_change(change, session)
 
 
 def _of_change(change: Change, session: Session | None) -> Event:

@@ -87,7 +87,8 @@
   }, true);
 
   document.addEventListener("toggle", (event) => {
-    if (event.target.open && event.target.matches("details.edit, details.add")) write(event.target.querySelector("textarea"));
+    const inside = event.target.contains(document.activeElement) && !document.activeElement.matches("summary");
+    if (event.target.open && !inside && event.target.matches("details.edit, details.add")) write(event.target.querySelector("textarea"));
   }, true);
 
   // After a decision the page is drawn anew: the keyboard goes on where it was.
