@@ -169,48 +169,55 @@ _COMMAND = lazy_pattern(r"`([^`]+)`")
 _NAMED = lazy_pattern("\u2018[^\u2019]*\u2019")  # a wording to use or to avoid
 
 
+_ON_ALL_FILES = frozenset(("commit", "push", "merge", "rebase", "release", "deploy", "pull request"))
+_ON_THINGS = frozenset(("edit", "send", "reply", "read"))  # acts that say little without what they are done to
+
+
 def trigger_of(sentence: str) -> Trigger:
     """What a rule is about: the situation it names, else what it tells to do or not to do."""
-    known = tables()
-    text = stripped(sentence)[0].strip(" .!") or sentence
-    windows, text = times_in(text)
-    only = re.search(r"\bonly\b", text, re.IGNORECASE)
+    windows, text = times_in(stripped(sentence)[0].strip(" .!") or sentence)
+    part, found = _situation(text)
+    if found.is_empty:
+        part, found = text, _read(text)
+    acts = found.acts
+    if found.paths and re.search(r"\b(?:or|and) (?:in|to|on|into)\b", text, re.IGNORECASE):
+        acts = tuple(dict.fromkeys((*acts, "edit")))  # "in commit messages or in the README"
+    if (speech("untouched").search(text) and not is_narrow(found)) or (found.paths and not acts):
+        acts = ("edit",)  # how a kind of file is to be written
+    commands = tuple(each for each in _COMMAND.findall(sentence) if each in part and " " in each)
+    only = re.search(r"\bonly\b", text, re.IGNORECASE)  # "only deploy before noon" is about every deployment
+    return _joined(found, acts=acts, times=() if only else windows, commands=commands)
+
+
+def _situation(text: str) -> tuple[str, Trigger]:
+    """The part of a rule that says when it applies, and what that part names."""
     bare = (speech("except").sub("", text) or text).strip(" ,.")
-    if not speech("leading").match(bare):
+    if re.match(r"only\b", bare, re.IGNORECASE):  # "only merge after CI is green" is about every merge
+        bare = re.split(r"\s(?:when|if|after|once|with)\b", bare, maxsplit=1, flags=re.IGNORECASE)[0]
+    leading = speech("leading").match(bare)
+    if leading is None:
         bare = re.sub(r",\s*please\b.*$", "", bare, flags=re.IGNORECASE) or bare
     negative = bool(speech("negative").match(bare))
-    split = (
-        speech("leading").match(bare)
-        or speech("wanted").match(bare)
-        or (speech("subject").match(bare) if not negative else None)
-        or speech("trailing").match(bare)
-        or ((speech("style").match(bare) or speech("manner").match(bare)) if not negative else None)
-    )
+    ways = ("wanted", "trailing") if negative else ("wanted", "subject", "trailing", "style", "manner")
+    split = leading or next((found for way in ways if (found := speech(way).match(bare))), None)
     when, then = (split["when"], split["then"]) if split else ("", bare)
     again = re.search(r"\byou\b.*?\s(?=you\b)", when)  # "every time you restart nginx you test the config"
     when = when[: again.end()] if again else when
-    situation, told = _read(known, when), _read(known, then)
-    if speech("by-person").match(when):  # "when I write about taxes" is about taxes
-        situation = _joined(situation, acts=tuple(name for name in situation.acts if not known.acts[name].wide))
-    elif re.search(r"\b(?:it|them|those)\b", when):  # "back up config files before you edit them"
-        situation = _joined(situation, paths=situation.paths or told.paths, words=situation.words or told.words)
+    named, told = _resolved(when, _read(then)), _read(then)
     if negative and (told.paths or is_narrow(told)):
-        chosen = told
-        if speech("leading").match(bare) and situation.paths and not told.paths:
-            chosen = _joined(told, paths=situation.paths)
-    else:
-        chosen = told if situation.is_empty else situation
-    if chosen.is_empty:
-        chosen = _read(known, text)
-    if chosen.paths and re.search(r"\b(?:or|and) (?:in|to|on|into)\b", text, re.IGNORECASE):
-        chosen = _joined(chosen, acts=tuple(dict.fromkeys((*chosen.acts, "edit"))))
-    if speech("untouched").search(text) and not is_narrow(chosen):
-        chosen = _joined(chosen, acts=("edit",))
-    if chosen.paths and not chosen.acts:
-        chosen = _joined(chosen, acts=("edit",))  # how a kind of file is to be written
-    part = when if chosen is situation else text
-    commands = tuple(each for each in _COMMAND.findall(sentence) if each in part and " " in each)
-    return _joined(chosen, times=() if only else windows, commands=commands)
+        return then, _joined(told, paths=named.paths) if leading and not told.paths else told
+    return (then, told) if named.is_empty else (when, named)
+
+
+def _resolved(when: str, told: Trigger) -> Trigger:
+    """What a condition names; "it" and "them" in it stand for what the rest of the sentence names."""
+    named = _read(when)
+    if speech("by-person").match(when):  # "when I write about taxes" is about taxes
+        return _joined(named, acts=tuple(name for name in named.acts if not tables().acts[name].wide))
+    if re.search(r"\b(?:it|them|those)\b", when):  # "back up config files before you edit them"
+        words = told.words if _ON_THINGS.issuperset(named.acts) else ()
+        return _joined(named, paths=named.paths or told.paths, words=named.words or words)
+    return named
 
 
 def _joined(trigger: Trigger, **more: Any) -> Trigger:
@@ -222,14 +229,15 @@ def is_narrow(trigger: Trigger) -> bool:
 
 
 def acts_in(text: str) -> list[str]:
-    known = tables()
-    return [name for name in _read(known, text).acts if not known.acts[name].wide] if text else []
+    """The acts that a text names, without those that are everywhere."""
+    return [name for name in _read(text).acts if not tables().acts[name].wide]
 
 
-def _read(known: Tables, text: str) -> Trigger:
+def _read(text: str) -> Trigger:
     """The acts, paths and topics that a part of a rule names."""
     if not text:
         return Trigger()
+    known = tables()
     globs: list[str] = []
     text = re.sub(
         r"\b(?:stop|avoid|quit) (?=\w+ing)",
@@ -238,7 +246,7 @@ def _read(known: Tables, text: str) -> Trigger:
     )
     rest = text
     for found in speech("path").finditer(text):
-        if found[0].casefold() not in known.no_paths:
+        if found[0].casefold() not in known.no_paths and not _is_pair(found, text):
             globs += _globs(found[0])
             rest = rest.replace(found[0], " ")
     for found in speech("folder").finditer(rest):
@@ -265,6 +273,14 @@ def _read(known: Tables, text: str) -> Trigger:
         acts=tuple(acts),
         paths=tuple(dict.fromkeys(globs)),
         words=tuple(dict.fromkeys(topics)),
+    )
+
+
+def _is_pair(found: re.Match[str], text: str) -> bool:
+    """Two words with a slash between, such as "read/write", unless they stand where a place does."""
+    pair = re.fullmatch(r"[\w-]+/[\w-]+", found[0])
+    return pair is not None and not re.search(
+        r"\b(?:in|into|under|inside|to|from|below|touch|edit|folder)\s+`?$", text[: found.start()], re.IGNORECASE
     )
 
 
@@ -541,7 +557,7 @@ def _about(trigger: Trigger, now: Situation) -> list[str] | None:
     lone = now.tool and any(known.acts[name].alone for name in done)
     misses = (
         acts and not done,
-        trigger.paths and not path and (not narrow or now.paths),
+        trigger.paths and not path and (now.paths or _ON_ALL_FILES.isdisjoint(done)),
         wants_objects and not objects and not path and not lone,
         narrow and now.is_elsewhere(trigger.words),
     )
