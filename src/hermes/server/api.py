@@ -23,6 +23,8 @@ from hermes.base.text import change_texts
 from hermes.base.words import scrub
 from hermes.conversations.retrieval import Criteria
 from hermes.memory.entries import Cause, in_order, newest_to_undo
+from hermes.memory.reminders import DONE, WAITING, Reminders, understood
+from hermes.memory.rules import RuleBook
 from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
 from hermes.server import schemas
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
     from hermes.memory.entries import Change
+    from hermes.memory.rules import Rule
     from hermes.server.auth import CallLimits
     from hermes.server.conversations import Conversations
     from hermes.server.workspace import Workspace
@@ -134,6 +137,34 @@ def _decide(workspace: Workspace, given: Given) -> Any:
     if "texts" in given:
         pending.edit(wanted, given["texts"])
     return pending.approve(wanted).as_dict()
+
+
+def _rules(workspace: Workspace, _given: Given) -> Any:
+    return {"rules": [_rule(each) for each in RuleBook(workspace.home).all()]}
+
+
+def _change_rule(workspace: Workspace, given: Given) -> Any:
+    wanted = {name: given[name] for name in ("on", "enforce") if name in given}
+    return _rule(RuleBook(workspace.home).change(str(given["rule_id"]), **wanted))
+
+
+def _rule(rule: Rule) -> dict[str, Any]:
+    return {**rule.as_dict(), "trigger": rule.when.in_words()}
+
+
+def _reminders(workspace: Workspace, _given: Given) -> Any:
+    reminders, now = Reminders(workspace.home), workspace.now()
+    due = {each.id for each in reminders.due(now)}
+    return {"reminders": [{**each.as_dict(), "is_due": each.id in due} for each in reminders.all()]}
+
+
+def _change_reminder(workspace: Workspace, given: Given) -> Any:
+    reminders, wanted, now = Reminders(workspace.home), str(given["reminder_id"]), workspace.now()
+    if "until" in given:
+        changed = reminders.change(wanted, state=WAITING, due=understood(given["until"], now).due, words=())
+    else:
+        changed = reminders.change(wanted, state=DONE)
+    return {**changed.as_dict(), "is_due": False}
 
 
 def _sessions(workspace: Workspace, given: Given) -> Any:
@@ -292,6 +323,39 @@ ENDPOINTS = (
         body=schemas.DECISION,
         example={"decision": "approve"},
         gives=schemas.DECIDED,
+    ),
+    Endpoint(
+        method="GET",
+        path="/rules",
+        summary="The person's standing rules, and what each fires on.",
+        act=_rules,
+        gives=schemas.RULES,
+    ),
+    Endpoint(
+        method="POST",
+        path="/rules/{rule_id}",
+        summary="Switch a rule on or off, or change what it does to a call. Needs a key with the right `approve`.",
+        act=_change_rule,
+        approves=True,
+        body=schemas.RULE_CHANGE,
+        example={"on": False},
+        gives=schemas.RULE,
+    ),
+    Endpoint(
+        method="GET",
+        path="/reminders",
+        summary="The person's reminders; `is_due` marks those that come up now.",
+        act=_reminders,
+        gives=schemas.REMINDERS,
+    ),
+    Endpoint(
+        method="POST",
+        path="/reminders/{reminder_id}",
+        summary="End a reminder, or with `until` let it come up again later.",
+        act=_change_reminder,
+        body=schemas.REMINDER_CHANGE,
+        example={"until": "tomorrow at 9"},
+        gives=schemas.REMINDER,
     ),
     Endpoint(
         method="GET",

@@ -37,6 +37,8 @@ PLACES: dict[str, Schema] = {
         "description": "Which conversation: its id or its title.",
         "examples": ["Sign-in"],
     },
+    "rule_id": {"type": "string", "minLength": 1, "description": "Which rule.", "examples": ["r3f2a"]},
+    "reminder_id": {"type": "string", "minLength": 1, "description": "Which reminder.", "examples": ["m81c0"]},
     "receipt_id": {
         "type": "string",
         "minLength": 1,
@@ -283,6 +285,41 @@ RECEIPT_ACTION = _object(
     {"text": {"type": "string", "maxLength": 20_000, "description": "What is right, for `correct`."}}, []
 )
 RECEIPT_ACTED = _object({"message": {"type": "string"}, "receipt": {"type": "string"}, "item": {"type": "integer"}})
+RULE = _object(
+    {
+        "id": {"type": "string"},
+        "text": {"type": "string"},
+        "trigger": {"type": "string", "description": "What it fires on, in words."},
+        "when": {"type": "object", "description": "The same for programs: acts, paths, words, times, tools, commands."},
+        "enforce": {
+            "type": "string",
+            "enum": ["tell", "hold", "ask"],
+            "description": "What it does to a call: tell the model, hold the call back once, or ask the person.",
+        },
+        "on": {"type": "boolean", "description": "Whether it fires."},
+        "created_at": {"type": "number"},
+        "session": {"type": "string"},
+    }
+)
+RULES = _object({"rules": {"type": "array", "items": RULE}})
+RULE_CHANGE = _object({name: RULE["properties"][name] for name in ("on", "enforce")}, [])
+REMINDER = _object(
+    {
+        "id": {"type": "string"},
+        "text": {"type": "string"},
+        "when": {"type": "string", "description": "When it comes up, in words."},
+        "due": {"type": "string", "description": "A time in the person's time zone; empty when it waits for a topic."},
+        "words": _TEXTS,
+        "repeat": {"type": "string", "enum": ["", "daily", "weekly"]},
+        "state": {"type": "string", "enum": ["waiting", "fired", "done"]},
+        "created_at": {"type": "number"},
+        "fired_at": {"type": "number"},
+        "session": {"type": "string"},
+        "is_due": {"type": "boolean"},
+    }
+)
+REMINDERS = _object({"reminders": {"type": "array", "items": REMINDER}})
+REMINDER_CHANGE = _object({"until": {**_LINE, "description": "When it comes up again: `tomorrow at 9`."}}, [])
 RECEIPTS = _object({"receipts": {"type": "array", "items": RECEIPT}})
 TITLE = _object({"title": {**_LINE, "description": "The new title."}})
 DELETED = _object({"deleted": {"type": "string"}})

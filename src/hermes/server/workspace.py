@@ -30,6 +30,7 @@ from hermes.settings.trust import SAID, HostReports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Criteria, Found
@@ -89,6 +90,10 @@ class Workspace:
         with self._lock:
             self._parts.storage.try_again()
             return self._parts.storage.readable
+
+    def now(self) -> datetime:
+        """What a clock on the person's wall shows."""
+        return self._parts.now()
 
     @property
     def receipts(self) -> Receipts:
