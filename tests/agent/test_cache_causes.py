@@ -12,12 +12,14 @@ from hermes import Agent, MemorySession
 from hermes.llm.catalogue import cache_minimum
 from hermes.llm.client import Endpoint
 from hermes.llm.connect import open_model
+from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+TOLD = "[Memory changed since this conversation began."
 SAYS = ({"type": "text", "text": ""}, [{"type": "text_delta", "text": "Yes."}])
 
 
@@ -88,3 +90,34 @@ def test_each_person_has_a_cache_key_of_their_own_at_openai_and_nobody_elsewhere
         "model:\n  default: gpt-5.4\n  provider: openai\n  base_url: http://127.0.0.1:9/v1\n"
     )
     assert key("ann") is None
+
+
+@pytest.mark.proves("llm.announcements")
+@pytest.mark.parametrize(
+    ("takes", "expected"),
+    [
+        (True, [("user", "two"), ("system", TOLD)]),
+        (False, [("user", f"two\n\n{TOLD}")]),
+    ],
+)
+def test_a_memory_update_is_a_message_of_the_system_where_the_model_takes_one(
+    home: Path, takes: bool, expected: list[tuple[str, str]]
+) -> None:
+    with ModelServer(*(answered(number) for number in (1, 2, 3))) as server:
+        endpoint = Endpoint(
+            model="claude-opus-5", base_url=server.url, wire="anthropic", cache_points="native", system_messages=takes
+        )
+        with Agent(MemorySession.open(home), open_model(endpoint)) as agent:
+            list(agent.turn("one"))
+            MemoryStore.open(home).add("user", "Lives in Porto.")
+            list(agent.turn("two"))
+            list(agent.turn("three"))
+    first, second, third = (
+        [(each["role"], "".join(block["text"] for block in each["content"])) for each in sent.json["messages"]]
+        for sent in server.received
+    )
+    asked = [("user", "one"), ("assistant", "Yes."), *expected, ("assistant", "Yes."), ("user", "three")]
+    assert [(role, text.partition(" From")[0]) for role, text in third] == asked
+    assert "Lives in Porto." in third[1 + len(expected)][1]
+    assert third[: len(second)] == second
+    assert second[: len(first)] == first

@@ -3,6 +3,7 @@
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     "llm.sdk-bytes": ("what we send is what the official SDKs would send for the same conversation", "product"),
     "llm.cache-causes": ("the cause of a cache miss is the provider's own, or a prompt that is too short", "product"),
+    "llm.announcements": ("memory updates are messages of the system where the model takes them", "product"),
     "llm.cache-key": ("at OpenAI each person has a cache key that says nothing about them", "product"),
     "llm.cache-points": (
         "system prompt and last three messages carry cache points, 5m or 1h; a spare one stands on the tools",

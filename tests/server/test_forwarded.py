@@ -192,3 +192,18 @@ def test_models_have_other_names_and_can_be_looked_up(home: Path) -> None:
         for name, served in (("gpt-4o", "m-1"), ("claude-opus-5", "m-2")):
             answer = client.chat.completions.create(model=name, messages=[HI])
             assert (answer.model, model.received[-1].json["model"]) == (name, served)
+
+
+@pytest.mark.proves("http.forwarded")
+def test_instructions_that_a_client_adds_later_are_told_once(home: Path) -> None:
+    with server_for(home, "openai", *[chat({"content": "Yes."})] * 3) as (up, model):
+        client, history = openai_client(up), [{"role": "system", "content": "Be brief."}]
+        for text in ("one", "two", "three"):
+            history += [{"role": "user", "content": text}, {"role": "system", "content": "Now in rhyme."}]
+            told: Any = history if text != "one" else history[:2]
+            client.chat.completions.create(model="hermes", messages=told)
+            history.append({"role": "assistant", "content": "Yes."})
+        first, _, last = (each.json["messages"] for each in model.received)
+    assert "Be brief." in first[0]["content"]
+    assert last[: len(first)] == first
+    assert ["Now in rhyme." in str(each["content"]) for each in last] == [False, False, False, True, False, False]

@@ -220,6 +220,7 @@ class Anthropic(HttpModel):
     def __init__(self, endpoint: Endpoint, retries: Retries | None = None) -> None:
         super().__init__(endpoint, retries)
         self._log = WireLog(self._encode)
+        self._bare: dict[int, tuple[Message, Message]] = {}  # messages that hold a memory update, and without it
         self._previous: str | None = None  # the answer before, whose request the next one is compared with
 
     def _stop_seeing(self) -> None:
@@ -230,14 +231,15 @@ class Anthropic(HttpModel):
         self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS
     ) -> bytes:
         """Everything that stays the same stands before the messages, so each request begins with the one before it."""
+        messages, notes = self._apart(messages, wishes.get("announcements") or {})
         points = cache_points(messages, ttl=self.endpoint.cache_ttl) if self.endpoint.cache_points else {}
         if points and len(points) < ROLLING and tools:
             # A new session may have another memory, and so another system prompt; a spare point keeps the tools.
             tools = [*tools[:-1], {**tools[-1], "cache_control": marker_for(self.endpoint.cache_ttl)}]
         parts = self._log.parts(messages, points)
         joined: list[bytes] = [self.beginning(system, tools, wishes)]
-        before = ""
-        for message, blocks in zip(messages, parts, strict=True):
+        before, ended = "", b""  # who spoke last, and what ends their message
+        for place, (message, blocks) in enumerate(zip(messages, parts, strict=True)):
             if not blocks:
                 continue
             role = "assistant" if message["role"] == "assistant" else "user"
@@ -245,15 +247,37 @@ class Anthropic(HttpModel):
             if role == before:
                 joined.append(b",")
             else:
-                joined.append(b"]}," if before else _FIRST + b"," if role == "assistant" else b"")
+                joined.append(ended + b"," if before else _FIRST + b"," if role == "assistant" else b"")
                 joined.append(_OPENINGS[role])
             joined.append(blocks)
-            before = role
-        joined.append(b"]}]" if before else _FIRST + b"]")
+            before, ended = role, b"]}"
+            if note := notes.get(place):
+                follows = messages[place + 1]["role"] if place + 1 < len(messages) else "assistant"
+                if follows == "assistant":  # the API takes it nowhere else
+                    joined.append(b']},{"role":"system","content":[' + note + b"]}")
+                    before, ended = "system", b""
+                else:
+                    joined.append(b"," + note)
+        joined.append(ended + b"]" if before else _FIRST + b"]")
         if self.endpoint.diagnoses_cache:  # behind the messages, because it differs with every request
             joined.append(b',"diagnostics":' + encode({"previous_message_id": self._previous}))
         joined.append(b"}")
         return b"".join(joined)
+
+    def _apart(
+        self, messages: Sequence[Message], announcements: Mapping[int, str]
+    ) -> tuple[Sequence[Message], dict[int, bytes]]:
+        """Messages without the memory updates they hold, and the updates as blocks, by their places."""
+        if not self.endpoint.system_messages or not announcements:
+            return messages, {}
+        bare, notes = list(messages), {}
+        for place, text in announcements.items():
+            whole = messages[place]
+            if id(whole) not in self._bare:  # the same object each time, because its bytes are kept beside it
+                self._bare[id(whole)] = (whole, _without(whole, f"\n\n{text}"))
+            if (kept := self._bare[id(whole)][1]) is not whole:
+                bare[place], notes[place] = kept, encode({"type": "text", "text": text})
+        return bare, notes
 
     def headers(self, wishes: Options = NO_OPTIONS) -> dict[str, str]:
         key = self.endpoint.key
@@ -310,6 +334,8 @@ class Anthropic(HttpModel):
     def asked(self, wishes: Options) -> dict[str, Any]:
         wanted: dict[str, Any] = {}
         for name, content in wishes.items():
+            if name == "announcements":
+                continue  # they are messages
             if name in _UNCHANGED:
                 wanted[name] = content
             elif name == "stop":
@@ -349,6 +375,21 @@ class Anthropic(HttpModel):
             yield from _start_block(answer, index, block)
             self._stop_block(answer, index, block)
         answer.reason = message.get("stop_reason") or "stop"
+
+
+def _without(message: Message, text: str) -> Message:
+    """A copy of the message without that part of its text; the message itself when it has none."""
+    content = message.get("content")
+    if isinstance(content, str):
+        start, found, end = content.rpartition(text)
+        return {**message, "content": start + end} if found else message
+    parts = list(content or ())
+    for at, part in enumerate(parts):
+        if isinstance(part, dict) and part.get("type") == "text" and text in str(part.get("text")):
+            start, _, end = part["text"].rpartition(text)
+            parts[at] = {**part, "text": start + end}
+            return {**message, "content": parts}
+    return message
 
 
 def _choice(wishes: Options) -> dict[str, Any]:

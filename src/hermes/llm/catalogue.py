@@ -219,6 +219,8 @@ _CACHE_MINIMUM = {
     **dict.fromkeys(("gpt-", "chatgpt-", "o1", "o3", "o4"), 1_024),
     "gpt-oss": 0,
 }
+# Whether the system may say something in the middle of a conversation, at Anthropic's own API.
+_SYSTEM_MESSAGES = {"claude-opus-4-8": True, "claude-opus-5": True}
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 _CACHE_WRITES = {"5m": 1.25, "1h": 2.0}  # times the price of reading, at Anthropic; others take nothing for it
 # Whether a model takes images. One that is not listed is sent them and may refuse, see `HttpModel`.
@@ -311,6 +313,7 @@ def resolve(
     key_name, found = _key_for(chosen, address, key, secret)
     claude = "claude" in name.lower()
     wire = chosen.wire if chosen else "openai"
+    at_anthropic = chosen is not None and chosen.name == "anthropic" and _same_host(address, chosen.base_url)
     return Endpoint(
         model=name,
         base_url=address,
@@ -322,7 +325,8 @@ def resolve(
         max_output=_longest_match(_OUTPUT, name) if wire == "anthropic" else None,
         cache_points="native" if wire == "anthropic" else "envelope" if claude else "",
         cache_ttl=cache_ttl,
-        diagnoses_cache=chosen is not None and chosen.name == "anthropic" and _same_host(address, chosen.base_url),
+        system_messages=at_anthropic and bool(_longest_match(_SYSTEM_MESSAGES, name)),
+        diagnoses_cache=at_anthropic,
         replays_reasoning=chosen.replays_reasoning if chosen else "content",
         vision=known_vision(name) if vision is None else vision,
         extra_body=dict(extra_body or {}),

@@ -7,7 +7,8 @@ Messages are OpenAI-format dicts and are never changed in place. Closing the ite
 
 `options` are wishes for this one request, by OpenAI's names: temperature, top_p, max_tokens, stop, seed,
 response_format, tool_choice, parallel_tool_calls, reasoning_effort and so on; besides these top_k and `thinking` as
-Anthropic has it. A wire translates them, and refuses by name what its API does not have.
+Anthropic has it. A wire translates them, and refuses by name what its API does not have. `announcements` are memory
+updates by the place of the message that holds them; a model with `takes_announcements` may send them apart from it.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ class Endpoint:
     # Where cache points go: "native" on Anthropic's wire, "envelope" in content parts (Claude behind OpenRouter).
     cache_points: str = ""
     cache_ttl: str = "5m"
+    system_messages: bool = False  # whether the system may say something in the middle of a conversation
     diagnoses_cache: bool = False  # whether it says what kept a prefix from being read from the cache
     # Which reasoning a server wants back with a tool's result: "", "content" (reasoning_content), "details".
     replays_reasoning: str = ""
@@ -405,6 +407,10 @@ class Fallback:
         return self._models[0].name
 
     @property
+    def takes_announcements(self) -> bool:
+        return any(getattr(model, "takes_announcements", False) for model in self._models)
+
+    @property
     def context_length(self) -> int:
         """The smallest: whatever fits into it, every model of the row can answer."""
         return min(model.context_length for model in self._models)
@@ -450,6 +456,10 @@ class HttpModel:
     @property
     def context_length(self) -> int:
         return self.endpoint.context_length
+
+    @property
+    def takes_announcements(self) -> bool:
+        return self.endpoint.system_messages
 
     def body(
         self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS

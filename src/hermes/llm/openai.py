@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 # What a chat-completions server knows; everything else in a message is for us.
 _WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
 _EFFORTS = {"low": 4_096, "medium": 16_384, "high": float("inf")}  # by the tokens that may be thought
+_NOT_SENT = {"max_tokens", "thinking", "announcements"}  # as they are
 _NOT_AT_OPENAI = {"top_k", "min_p", "repetition_penalty"}
 _REPLAYED = {"": (), "content": ("reasoning_content",), "details": ("reasoning_details",)}
 
@@ -90,7 +91,7 @@ class OpenAICompatible(HttpModel):
         return "max_completion_tokens" if self.endpoint.provider == "openai" else "max_tokens"
 
     def asked(self, wishes: Options) -> dict[str, Any]:
-        wanted = {name: content for name, content in wishes.items() if name not in ("max_tokens", "thinking")}
+        wanted = {name: content for name, content in wishes.items() if name not in _NOT_SENT}
         if "max_tokens" in wishes:
             wanted[self._longest] = wishes["max_tokens"]
         budget = wishes.get("thinking", {}).get("budget_tokens")

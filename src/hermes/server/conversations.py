@@ -45,11 +45,19 @@ class Conversation:
     def __init__(self, person: str, agent: Agent, instructions: Collection[str], after: str) -> None:
         self.person = person
         self.agent = agent
-        self.instructions = instructions  # what its prompt has of them
+        self._prompted = frozenset(instructions)  # what its prompt has of them
+        self._told: tuple[int, frozenset[str]] = (0, frozenset())  # since which compaction it was told which others
         self.after = after  # digest of the history after the last answer; "" for a named conversation
         self.key = (person, agent.session.id)  # its place in the list; the session's id may move on by compaction
         self.lock = threading.Lock()
         self.users = 0
+
+    def _not_told(self, instructions: Collection[str]) -> list[str]:
+        """Those that the conversation does not have yet; after a compaction it may have lost some."""
+        now = self.agent.session.compactions
+        known = self._prompted | (self._told[1] if self._told[0] == now else frozenset())
+        self._told = (now, known | frozenset(instructions))
+        return [each for each in instructions if each not in known]
 
     def answer(self, request: ChatRequest, say: Say, cancelled: Callable[[], bool]) -> Answer:
         results, said = request.results, request.said
@@ -60,7 +68,7 @@ class Conversation:
                 self.agent.session.record(result)
             for text in said[:-1]:
                 self.agent.session.record({"role": "user", "content": text})
-        overlay = "\n\n".join(each for each in request.instructions if each not in self.instructions)
+        overlay = "\n\n".join(self._not_told(request.instructions)) if said else ""
         turn = self.agent.turn_with(
             request.functions,
             said[-1] if said else None,

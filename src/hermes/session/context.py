@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.base.errors import StorageError
@@ -63,10 +63,23 @@ class Request:
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
     compactions: int = 0
+    # Memory updates by the place of the message that holds them: some models take them as messages of the system.
+    announcements: Mapping[int, str] = field(default_factory=dict)
 
     def text_only(self) -> Request:
         """The same for a model without vision: a short placeholder stands for each image."""
         return replace(self, messages=[dict(text_only(message)) for message in self.messages])
+
+
+def _announced_in(stored: Mapping[str, Any]) -> str:
+    """The memory update that was added to a message; only rules and what the host adds stand behind it."""
+    sent = stored.get("api_content")
+    sizes = {str(each.get("source")): each.get("characters") for each in stored.get("additions") or ()}
+    size = sizes.get("announcement")
+    if not isinstance(sent, str) or not isinstance(size, int):
+        return ""
+    end = len(sent) - sum(int(sizes[name] or 0) + len("\n\n") for name in ("rules", "overlay") if name in sizes)
+    return sent[end - size : end]
 
 
 def wire_message(stored: dict[str, Any]) -> dict[str, Any]:
@@ -510,6 +523,7 @@ class _Known:
     pictured: dict[str, Any] | None = None  # the message with its images, as it is sent
     size: int | None = None  # tokens, by estimate
     digest: str = ""  # for receipts
+    announced: str = ""  # the memory update that was added to it
 
 
 class Context:
@@ -538,6 +552,7 @@ class Context:
             stored = kept
         message = wire_message(dict(stored))
         known = _Known(stored, outside=origin_of(stored), of_person=words_of_person(stored))
+        known.announced = _announced_in(stored) if "announced" in stored else ""
         if private is not None:
             known.private = (*private[:2], message["content"])
             message["content"] = private[1]
@@ -552,6 +567,10 @@ class Context:
         self.messages.append(message)
         self.ids.append(number)
         self._known.append(known)
+
+    @property
+    def announcements(self) -> dict[int, str]:
+        return {at: known.announced for at, known in enumerate(self._known) if known.announced}
 
     @property
     def private(self) -> dict[int, Private]:

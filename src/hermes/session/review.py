@@ -12,6 +12,7 @@ import json
 import logging
 import threading
 import time
+from dataclasses import replace
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -64,7 +65,7 @@ class Fork:
         self._turn = turn
 
     def request(self) -> Request:
-        return Request(system=self._parent.system, messages=list(self._messages), tools=self._parent.tools)
+        return replace(self._parent, messages=list(self._messages))
 
     def record(self, message: Mapping[str, Any]) -> None:
         self._messages.append(wire_message(dict(message)))

@@ -277,7 +277,13 @@ class MemorySession:
     def request(self) -> Request:
         """What to send now; call it again after tool results for the next step of the turn."""
         messages = [*self._prefill, *self.context.to_send(self._image)]
-        request = Request(system=self.system_prompt, messages=messages, tools=self._tools, compactions=self.compactions)
+        request = Request(
+            system=self.system_prompt,
+            messages=messages,
+            tools=self._tools,
+            compactions=self.compactions,
+            announcements={len(self._prefill) + at: text for at, text in self.context.announcements.items()},
+        )
         for observe in self.observers:
             observe(self.id, request)
         return request

@@ -151,7 +151,7 @@ class _Ask:
         options: Mapping[str, Any],
     ) -> None:
         self.model = model
-        self._more = with_options(options)
+        self._options = options
         self._conversation, self._fit, self._cancelled = conversation, fit, cancelled
 
     def __call__(self, written: str) -> Iterator[ModelEvent]:
@@ -169,8 +169,10 @@ class _Ask:
     def _stream(self, sent: Any, written: str) -> Iterator[ModelEvent]:
         # Only this request has them: what is stored is the whole answer.
         rest = [{"role": "assistant", "content": written}, {"role": "user", "content": _GO_ON}] if written else []
+        announced = getattr(sent, "announcements", None) if getattr(self.model, "takes_announcements", False) else None
+        options = {**self._options, "announcements": announced} if announced else self._options
         return self.model.stream(
-            sent.system, [*sent.messages, *rest], sent.tools, cancelled=self._cancelled, **self._more
+            sent.system, [*sent.messages, *rest], sent.tools, cancelled=self._cancelled, **with_options(options)
         )
 
 
