@@ -8,15 +8,18 @@ import pytest
 
 from hermes.base.errors import StorageError, WriteRefused
 from hermes.conversations.database import SessionDB
+from soak import isolation
+from soak.common import Options
 
 psycopg = pytest.importorskip("psycopg", reason="the extra `postgres` is not installed")
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 TABLES = (
     *("people", "sessions", "session_details", "blocks", "messages", "vocabulary", "meta", "vectors", "summaries"),
-    "images",
+    *("images", "documents", "logs"),
 )
 INJECTED = (
     "'; SELECT set_config('hermes.person', '1', false); --",
@@ -188,3 +191,13 @@ def test_preparing_twice_changes_nothing_and_an_unprepared_database_says_what_to
         SessionDB.open(empty)
     with pytest.raises(StorageError, match="cannot be asked"):
         status(postgres.replace("/postgres?", "/nowhere?"))
+
+
+@pytest.mark.proves("storage.isolation")
+def test_no_route_statement_document_job_or_search_shows_a_byte_of_another_person(
+    on_postgres: str, tmp_path: Path
+) -> None:
+    outcomes = list(isolation.trials(100, Options(folder=str(tmp_path), seed=3, quiet=True), on_postgres))
+    assert [each.failures for each in outcomes] == [[], []]
+    assert (outcomes[0].figures["trials"], outcomes[1].figures["trials"]) == (40, 60)
+    assert {"statements", "calls"} <= set(outcomes[1].figures)
