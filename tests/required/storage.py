@@ -9,6 +9,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     ),
     "storage.servers": ("servers without a common folder serve the same people from one database", "product"),
     "storage.export": ("exports and backups hold what is in the database", "product"),
+    "storage.deploy": ("a stack of PostgreSQL, two servers and a proxy can be started with one command", "product"),
     "storage.isolation": ("no statement shows or changes another person's rows, whatever the setting", "product"),
     "storage.restart": ("a restart of the database loses nothing acknowledged; the next call works", "product"),
     "storage.one-writer": (
