@@ -19,6 +19,8 @@ from hermes.base.errors import StorageError
 from hermes.base.values import value
 from hermes.conversations.database import Pages, SessionDB
 from hermes.conversations.receipts import KEY_FILE
+from hermes.memory.reminders import FILE as REMINDERS
+from hermes.memory.rules import FILE as RULES
 from hermes.settings.config import storage_address, whose
 from hermes.settings.home import DATABASE, PEOPLE, Home
 from hermes.settings.people import FILE as KEYS
@@ -150,7 +152,7 @@ def _taken_over(home: Home, place: str, names: list[str]) -> list[str]:
 # Documents: memory, approvals, skills, queues, keys.
 
 _FOLDERS = ("memories", "projects", "pending", "curator", "trust", "outbox", "skills", "backups/curator")
-_FILES = (KEYS, KEY_FILE)
+_FILES = (KEYS, KEY_FILE, RULES, REMINDERS)
 _TAKEN_OVER = (*(name.partition("/")[0] for name in _FOLDERS), *_FILES, IMAGES, "cache", "logs")
 _MOVED = ".moved.json"  # at the target: checksums of what was brought, to tell it from what was written there
 _LARGEST = 1 << 30
