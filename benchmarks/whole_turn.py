@@ -20,6 +20,8 @@ from hermes.agent import Agent
 from hermes.conversations.database import SessionDB
 from hermes.llm.client import NO_OPTIONS, Endpoint
 from hermes.llm.openai import OpenAICompatible
+from hermes.memory.store import MemoryStore
+from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -71,6 +73,7 @@ def run() -> dict[str, Any]:
             f"with_{LONG}_messages_ms": long.figures(),
             "long_over_empty": long.figures()["turn"] / empty.figures()["turn"],
             "with_a_tool_call_ms": tools.figures(),
+            "receipt": _receipt(os.path.join(place, "receipt")),
             **_memory(full),
             **turn.run(),
         }
@@ -97,6 +100,49 @@ class _Side:
 
     def __exit__(self, *_: object) -> None:
         self._agent.close()
+
+
+class _Timed(MemorySession):
+    """A session that notes what its receipts take."""
+
+    receipts: list[float]
+
+    def _receipt(self, *given: Any) -> Any:
+        start = time.process_time()
+        try:
+            return super()._receipt(*given)
+        finally:
+            self.receipts.append((time.process_time() - start) * 1_000)
+
+
+def _receipt(home: str) -> dict[str, float]:
+    """What a receipt takes of the CPU of `finish_turn`: ten entries, every second turn saves one more."""
+    store = MemoryStore.open(home)
+    for number in range(10):
+        store.add("memory", f"Entry {number}: the deploy host number {number} is in rack {number}.")
+    finished: list[float] = []
+    usage = {"input_tokens": 1_000, "output_tokens": 60, "cache_read_tokens": 900}
+    with _Timed.open(home) as session:
+        session.receipts = []
+        for number in range(2 * TURNS):
+            session.prepare_turn(f"question {number}: {'what did we decide about the deploy host? ' * 10}")
+            if number % 2:
+                content = f"Fact {number}."
+                session.call_tool("memory", {"action": "add", "target": "user", "content": content})
+            start = time.process_time()
+            session.finish_turn("We decided that. " * 30, usage=usage, model="claude-sonnet-4-5")
+            finished.append((time.process_time() - start) * 1_000)
+        taken = session.receipts
+        stored = session.database.messages(session.id, newest=True, limit=1)[0].message["receipt"]
+    typical, whole = median(taken[1:]), median(finished[1:])
+    return {
+        "receipt_ms": typical,
+        "first_of_a_home_ms": taken[0],
+        "worst_later_ms": max(taken[1:]),
+        "finish_turn_ms": whole,
+        "share_of_finish_turn": typical / whole,
+        "bytes": float(len(json.dumps(stored))),
+    }
 
 
 def _timed(agent: Agent, number: int) -> float:

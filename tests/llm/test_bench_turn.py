@@ -27,3 +27,4 @@ def test_a_model_call_is_measured_beside_encoding_the_whole_history(
     assert figures["openai_50_messages"]["json_dumps_ms"] > 0
     assert figures["with_50_messages_ms"]["turn"] > 0
     assert figures["turn_above_python_mb"] > 0
+    assert figures["receipt"]["receipt_ms"] > 0

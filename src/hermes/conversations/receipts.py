@@ -162,11 +162,14 @@ class Issuer:
         self._session = session_id
         self._before = self.last = ""
         self._prompt = self._listed_in = ""
-        self._covered: set[str] = set()
         for each in stored:
             kept = each.message.get(RECEIPT)
             if isinstance(kept, dict) and kept.get("session") == session_id:
                 self._take(kept)
+
+    def newest_in(self, session_id: str) -> str:
+        """The id of the newest receipt of this session; "" when it has none."""
+        return self.last if session_id == self._session else ""
 
     def lists_prompt(self, session_id: str, prompt: str) -> bool:
         """Whether an earlier receipt of the session says what was in this prompt."""
@@ -182,16 +185,20 @@ class Issuer:
         answer: Mapping[str, Any],
         about: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """The sealed record; `prompt` and `seen` are digests, `entries` stand in the prompt if it is new here."""
+        """The sealed record.
+
+        `prompt` is the digest of the system prompt, and `entries` stand in it if it is new here. `seen` are the digests
+        of the messages since the receipt before.
+        """
         if session_id != self._session:  # a compaction went on in another session, with copies of its own
-            self._session, self._before, self._prompt, self._covered = session_id, "", "", set()
+            self._session, self._before, self._prompt = session_id, "", ""
         record: dict[str, Any] = {
             "id": f"{session_id}.{os.urandom(_NONCE).hex()}",
             "session": session_id,
             "at": time.time(),
             "before": self._before,
             "prompt": prompt,
-            "messages": [each for each in seen if each not in self._covered],
+            "messages": list(seen),
             "answer": digest_of(answer),
             **about,
         }
@@ -207,7 +214,6 @@ class Issuer:
 
     def _take(self, record: Mapping[str, Any]) -> None:
         self.last, self._before = str(record["id"]), str(record.get("seal", ""))
-        self._covered.update(record["messages"], [record["answer"]])
         if "entries" in record:
             self._prompt, self._listed_in = record["prompt"], str(record["id"])
 

@@ -11,7 +11,7 @@ from hermes.base.errors import StorageError
 from hermes.base.text import read_arguments, valid_arguments
 from hermes.base.tokens import estimate_message
 from hermes.compaction.messages import is_block, is_synthetic
-from hermes.conversations.context import WRITTEN
+from hermes.conversations.context import RECEIPT, WRITTEN
 from hermes.conversations.receipts import digest_of
 from hermes.memory.file import FILES
 from hermes.memory.store import blocked_in_prompt
@@ -508,6 +508,9 @@ def _number(change: Change) -> int:
     return int(change.id[1:])
 
 
+_MOST_DIGESTS = 2_000  # on one receipt
+
+
 @dataclass(slots=True)
 class _Known:
     """What is known of a message beside what is sent."""
@@ -535,6 +538,7 @@ class Context:
         self.ids: list[int] = []
         self._known: list[_Known] = []
         self.compacted = False  # some of it stands for messages that were put away
+        self._receipted = 0  # how many messages, the next answer included, receipts cover; 0 when that is not known
         originals = dict(stored)
         for number, message in in_tool_order(originals.items()):
             self.append(number, message, (private or {}).get(number))
@@ -613,11 +617,26 @@ class Context:
         """What the person said, as far as it is still here."""
         return [known.of_person for known in self._known if known.of_person]
 
-    def digests(self) -> list[str]:
-        """What receipts know each message by; each is looked at once."""
-        for known in self._known:
-            known.digest = known.digest or digest_of(known.stored)
-        return [known.digest for known in self._known]
+    def new_digests(self, receipt_id: str) -> list[str]:
+        """What receipts know the messages by that came since the receipt of this id, which is the newest.
+
+        Of a longer history that has no receipt yet, the newest count. The next message is the answer, which its own
+        receipt covers.
+        """
+        new: Sequence[int] = range(self._receipted, len(self._known))
+        if not self._receipted:
+            new = self._since(receipt_id)
+        self._receipted = len(self._known) + 1
+        for at in new[-_MOST_DIGESTS:]:
+            self._known[at].digest = self._known[at].digest or digest_of(self._known[at].stored)
+        return [self._known[at].digest for at in new[-_MOST_DIGESTS:]]
+
+    def _since(self, receipt_id: str) -> list[int]:
+        """Places of the messages after the one that carries a receipt, and of what a compaction wrote since."""
+        carriers = (at for at in range(len(self.ids) - 1, -1, -1) if _receipt_id(self._known[at].stored) == receipt_id)
+        last = next(carriers, -1) if receipt_id else -1
+        number = self.ids[last] if last >= 0 else -1
+        return [at for at in range(len(self.ids)) if at > last or self.ids[at] > number]
 
     def this_turn(self) -> list[Mapping[str, Any]]:
         """The messages after the person's newest one, as they are stored."""
@@ -662,6 +681,11 @@ class Context:
         if known.size is None:
             known.size = estimate_message(self.messages[at])
         return known.size + sum(map(tokens, known.images))
+
+
+def _receipt_id(stored: Mapping[str, Any]) -> str:
+    receipt = stored.get(RECEIPT)
+    return str(receipt.get("id")) if isinstance(receipt, dict) else ""
 
 
 def _with_images(

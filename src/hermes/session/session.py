@@ -400,7 +400,7 @@ class MemorySession:
         cost = self._cost(counted, model or self.model) if counted is not None else {}
         captured = [] if interrupted else self._capture(self._said)
         saved = self._marked(saved)
-        self._save({**saved, RECEIPT: self._receipt(saved, cost, captured)})
+        self._keep({**saved, RECEIPT: self._receipt(saved, cost, captured)})
         if counted is not None:
             more = counted.as_dict() | cost
             self._with_fallback(lambda: self._parts.database.update_session(self.id, api_call_count=1, **more))
@@ -444,7 +444,7 @@ class MemorySession:
             "fired": self._fired,
         }
         self._fired = []
-        seen = self.context.digests()
+        seen = self.context.new_digests(self._issuer.newest_in(self.id))
         return self._issuer.issue(self.id, prompt=prompt, entries=entries, seen=seen, answer=answer, about=about)
 
     def _prompt_sections(self, details: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -743,7 +743,11 @@ class MemorySession:
         self, message: dict[str, Any], private: tuple[str, str] | None = None, images: Sequence[Entry] = ()
     ) -> None:
         """`private` and `images` are what the message had before its private parts were left out."""
-        message = self._marked(message)
+        self._keep(self._marked(message), private, images)
+
+    def _keep(
+        self, message: dict[str, Any], private: tuple[str, str] | None = None, images: Sequence[Entry] = ()
+    ) -> None:
         self.last_id = self._with_fallback(lambda: self._parts.database.append(self.id, message))
         self.context.append(self.last_id, message, private, images)
         self._unfinished = False
