@@ -126,6 +126,20 @@ def test_a_point_that_a_short_conversation_leaves_over_stands_on_the_tools() -> 
         assert json.dumps(sent).count("cache_control") == min(count + 2, 4)
 
 
+@pytest.mark.internal("threads that share a model cannot be made to meet in the middle of a request otherwise")
+@pytest.mark.parametrize("model", [OpenAICompatible(OPENAI), Anthropic(CLAUDE)], ids=["openai", "anthropic"])
+def test_a_summary_that_is_asked_for_meanwhile_does_not_get_into_a_request(model: Any) -> None:
+    class Tools(list[Any]):
+        """Another thread has its turn whenever these are read."""
+
+        def __iter__(self) -> Any:
+            model.body("Write notes.", [{"role": "user", "content": "<session>"}], [])
+            return super().__iter__()
+
+    expected = model.body(SYSTEM, PLAIN, [TOOL])
+    assert model.body(SYSTEM, PLAIN, Tools([TOOL])) == expected
+
+
 @pytest.mark.proves("llm.cache-points")
 def test_behind_openrouter_the_points_stand_in_content_parts() -> None:
     endpoint = Endpoint(**{**_fields(OPENAI), "provider": "openrouter", "cache_points": "envelope"})

@@ -469,13 +469,14 @@ class HttpModel:
     def beginning(self, system: str, tools: Sequence[Message], wishes: Options) -> bytes:
         """The fields before the messages: the same bytes for as long as prompt, tools and wishes are the same."""
         wanted = self.asked(wishes)
-        if self._fixed is None or self._fixed[:3] != (system, list(tools), wanted):
+        fixed = self._fixed  # another thread may put its own in its place meanwhile
+        if fixed is None or fixed[:3] != (system, list(tools), wanted):
             given = self.options(system, tools) | self.endpoint.extra_body
             for name, content in wanted.items():  # what is asked for wins over what is configured
                 both = isinstance(content, dict) and isinstance(given.get(name), dict)
                 given[name] = given[name] | content if both else content
-            self._fixed = (system, list(tools), wanted, b"{" + fields(given.items()) + b'"messages":[')
-        return self._fixed[3]
+            fixed = self._fixed = (system, list(tools), wanted, b"{" + fields(given.items()) + b'"messages":[')
+        return fixed[3]
 
     def options(self, system: str, tools: Sequence[Message]) -> dict[str, Any]:
         raise NotImplementedError
