@@ -6,6 +6,7 @@ from hermes.base.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hermes.adapters.async_session import AsyncMemorySession
     from hermes.agent import Agent
     from hermes.compaction.compressor import ContextCompressor
     from hermes.compaction.engine import ContextEngine
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Agent",
+    "AsyncMemorySession",
     "ContextCompressor",
     "ContextEngine",
     "MemoryManager",
@@ -42,6 +44,7 @@ __all__ = [
 # The public names and where they live; each is loaded when it is first used.
 _HOMES = {
     "Agent": "hermes.agent",
+    "AsyncMemorySession": "hermes.adapters.async_session",
     "ContextCompressor": "hermes.compaction.compressor",
     "ContextEngine": "hermes.compaction.engine",
     "MemoryManager": "hermes.providers.manager",

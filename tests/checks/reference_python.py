@@ -29,6 +29,7 @@ CALLS: dict[str, tuple[str, ...]] = {
         ),
         *("receipt", "receipt_id", "drop_if_empty", "close"),
     ),
+    "AsyncMemorySession": ("open", "run"),
     "Agent": ("open", "turn", "interrupt", "switch_model", "close"),
     "SessionDB": (
         *("open", "create_session", "append", "append_many", "sync", "search", "messages", "get_session", "resolve"),

@@ -2,6 +2,10 @@
 
 REQUIREMENTS: dict[str, tuple[str, str]] = {
     "session.front-door": ("a host prepares a turn, calls tools and finishes the turn through one object", "product"),
+    "session.async": (
+        "a program on asyncio uses a session without threads of its own; a cancelled call is safe",
+        "issue 31",
+    ),
     "session.frozen-prompt": ("the system prompt is built once, stored and reused as it is", "004 Prompt assembly"),
     "session.prefix": ("every request of a session extends the one before it", "002 The economics of the prefix cache"),
     "session.resume": ("a resumed session sends the same bytes again, then goes on", "004 Prompt assembly"),
