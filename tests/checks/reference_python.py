@@ -14,7 +14,18 @@ if TYPE_CHECKING:
 # What is not named here is for other parts of Hermes and may change.
 CALLS: dict[str, tuple[str, ...]] = {
     "MemorySession": (
-        *("open", "prepare_turn", "request", "fit", "counted", "record", "call_tool", "record_result", "finish_turn"),
+        *(
+            "open",
+            "prepare_turn",
+            "request",
+            "fit",
+            "counted",
+            "record",
+            "call_tool",
+            "run_tool",
+            "record_result",
+            "finish_turn",
+        ),
         *(
             "use_model",
             "compact",

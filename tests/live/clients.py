@@ -242,6 +242,16 @@ def browser(clients: Clients) -> str:
     return clients.ran(["chromium", "--version"]).split()[1]
 
 
+def framework(package: str, example: str) -> Callable[[Clients], str]:
+    """Runs an example of the docs in a Python that has the framework beside Hermes with its server."""
+
+    def run(clients: Clients) -> str:
+        with open(os.path.join(ROOT, "docs", "examples", example), encoding="utf-8") as file:
+            return clients.python([package, f"{ROOT}[server]"], f"{file.read()}\nprint(version('{package}'))\n")
+
+    return run
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     name: str  # as the table has it
@@ -277,6 +287,30 @@ ROWS = [
         word="browser page",
         what="fetch from a listed origin; another origin is blocked",
         run=browser,
+    ),
+    Row(
+        name="OpenAI Agents SDK",
+        word="",
+        what="session, instructions, tools, resume",
+        run=framework("openai-agents", "openai_agents_sdk.py"),
+    ),
+    Row(
+        name="pydantic-ai",
+        word="",
+        what="history, instructions, tools, resume",
+        run=framework("pydantic-ai-slim", "pydantic_ai_agent.py"),
+    ),
+    Row(
+        name="LangGraph",
+        word="",
+        what="checkpointer, store, tools, resume; in one environment with the extra `server`",
+        run=framework("langgraph", "langgraph_agent.py"),
+    ),
+    Row(
+        name="LlamaIndex",
+        word="",
+        what="memory, tools, resume",
+        run=framework("llama-index-core", "llama_index_agent.py"),
     ),
 ]
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,6 +17,13 @@ if TYPE_CHECKING:
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COLUMN = 88  # characters of a code block at the usual width of a window
+# Examples that need a package which is not among the development packages.
+FRAMEWORKS = {
+    "openai_agents_sdk.py": "openai-agents",
+    "pydantic_ai_agent.py": "pydantic-ai-slim",
+    "langgraph_agent.py": "langgraph",
+    "llama_index_agent.py": "llama-index-core",
+}
 EXAMPLES = os.path.join(ROOT, "docs", "examples")
 
 
@@ -28,7 +36,8 @@ def run(code: str, place: Path) -> str:
     command = [sys.executable, "-X", "dev", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=place, check=False)
     assert done.returncode == 0, done.stderr
-    assert not done.stderr
+    # In this mode asyncio says which callbacks took long, which depends on how busy the machine is.
+    assert not [line for line in done.stderr.splitlines() if not line.startswith("Executing <")], done.stderr
     return done.stdout
 
 
@@ -41,6 +50,11 @@ def left_in(place: Path) -> list[str]:
 def test_every_example_runs_twice_and_leaves_nothing_in_the_home_of_whoever_tries_it(name: str, tmp_path: Path) -> None:
     if not name.endswith(".py"):
         return
+    if name in FRAMEWORKS:
+        try:
+            version(FRAMEWORKS[name])
+        except PackageNotFoundError:
+            pytest.skip(f"{name} needs {FRAMEWORKS[name]}; `bin/live clients` runs it")
     (tmp_path / "home").mkdir()
     settings = tmp_path / "home" / "config.yaml"
     settings.write_text("memory:\n  nudge_interval: 3\n")

@@ -6,6 +6,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "a program on asyncio uses a session without threads of its own; a cancelled call is safe",
         "issue 31",
     ),
+    "session.adapters": ("a framework that keeps the history itself gets history, memory and tools", "issue 31"),
     "session.frozen-prompt": ("the system prompt is built once, stored and reused as it is", "004 Prompt assembly"),
     "session.prefix": ("every request of a session extends the one before it", "002 The economics of the prefix cache"),
     "session.resume": ("a resumed session sends the same bytes again, then goes on", "004 Prompt assembly"),

@@ -113,3 +113,29 @@ def test_a_call_that_fails_after_its_caller_has_gone_is_not_logged_as_forgotten(
 
     asyncio.run(talk())
     assert said == []
+
+
+@pytest.mark.proves("session.adapters")
+def test_a_framework_records_results_itself_and_only_those_of_other_tools_hold_writes_back(home: Path) -> None:
+    save = {"action": "add", "target": "user", "content": "Likes tea."}
+
+    def saved(session: MemorySession) -> bool:
+        return "staged" not in session.run_tool("memory", save, call_id="c9")
+
+    def results(session: MemorySession, *texts: str) -> None:
+        calls = [
+            {"id": f"c{at}", "type": "function", "function": {"name": "session_search", "arguments": "{}"}}
+            for at in range(len(texts))
+        ]
+        session.record({"role": "assistant", "content": "", "tool_calls": calls})
+        for at, text in enumerate(texts):
+            session.record({"role": "tool", "tool_call_id": f"c{at}", "content": text})
+
+    with MemorySession.open(home) as session:
+        session.record({"role": "user", "content": "What is new?"})
+        results(session, session.run_tool("memory", {"action": "add", "target": "memory", "content": "Uses Debian."}))
+        assert saved(session)
+    with MemorySession.open(home) as other:
+        other.record({"role": "user", "content": "What is new?"})
+        results(other, "A page: the person likes tea.")
+        assert not saved(other)

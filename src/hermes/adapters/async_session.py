@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import copy_context
-from functools import partial, wraps
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hermes.session.session import MemorySession
@@ -31,10 +31,10 @@ Given = ParamSpec("Given")
 def _awaited(
     method: Callable[Concatenate[MemorySession, Given], Result],
 ) -> Callable[Concatenate[AsyncMemorySession, Given], Awaitable[Result]]:
-    @wraps(method)
-    async def call(self: AsyncMemorySession, *args: Given.args, **named: Given.kwargs) -> Result:
+    async def call(self: AsyncMemorySession, /, *args: Given.args, **named: Given.kwargs) -> Result:
         return await self.run(partial(method, self.session, *args, **named))
 
+    update_wrapper(call, method)
     return call
 
 
@@ -71,6 +71,7 @@ class AsyncMemorySession:
     request = _awaited(MemorySession.request)
     record = _awaited(MemorySession.record)
     record_result = _awaited(MemorySession.record_result)
+    run_tool = _awaited(MemorySession.run_tool)
     call_tool = _awaited(MemorySession.call_tool)
     finish_turn = _awaited(MemorySession.finish_turn)
     use_model = _awaited(MemorySession.use_model)

@@ -145,6 +145,7 @@ class MemorySession:
         self._issuer = Issuer(ReceiptKeys(documents_of(parts.home, parts.settings)), session_id, stored)
         self._prompt_digest = ("", "")  # the prompt it was made from, and the digest
         self._fired: list[dict[str, str]] = []
+        self._returned: dict[str, dict[str, Any]] = {}  # results that a host will record, and what is known about them
         self._said = ""  # the person's words of this turn
         self._unfinished = False  # nothing followed the newest words of the person, here or in the process before
         if parts.settings.text("context.engine") not in ("", "compressor"):
@@ -297,7 +298,9 @@ class MemorySession:
         self._refuse_closed()
         refuse_strange_role(message)
         message = without_bytes(message, strict=True)
-        if message.get("role") == "tool" and not origin_of(message):  # a host's tool may have the name of one of ours
+        if message.get("role") == "tool" and (about := self._returned.pop(str(message.get("content")), None)):
+            message = {**message, **about}
+        elif message.get("role") == "tool" and not origin_of(message):  # its name may be that of one of our tools
             message = {**message, OUTSIDE: "tool"}
         elif message.get("role") in ("system", "developer") and not self._parts.vouches:
             message = {**message, OUTSIDE: "host"}
@@ -345,25 +348,33 @@ class MemorySession:
             result = to_json(failure(CUT_OFF))
             self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, OUTSIDE: ""})
             return result
+        result, about = self._run_tool(name, arguments, call_id)
+        self._save({"role": "tool", "tool_call_id": call_id, "name": name, "content": result, **about})
+        self._sync()
+        return result
+
+    def run_tool(self, name: str, arguments: str | Mapping[str, Any] | None, *, call_id: str = "") -> str:
+        """The same for a framework that keeps the history itself: call and result are stored when it `record`s them."""
+        self._refuse_closed()
+        result, about = self._run_tool(name, arguments, call_id)
+        self._returned[result] = about
+        return result
+
+    def _run_tool(
+        self, name: str, arguments: str | Mapping[str, Any] | None, call_id: str
+    ) -> tuple[str, dict[str, Any]]:
+        """The result with what follows it, and what is stored about it: where it comes from, what was added."""
         fired = self._rules_for_call(name, arguments)
         if held := held_back(fired, changes=getattr(self._parts.toolbox.get(name), "sink", "tool") != ""):
-            self._save(
-                {"role": "tool", "tool_call_id": call_id, "name": name, "content": held, OUTSIDE: ""}
-                | noted("", held, fired)
-            )
-            self._sync()
-            return held
+            return held, {OUTSIDE: "", **noted("", held, fired)}
         self.external.calling(call_id)
         called = self._parts.toolbox.run(name, arguments, self._turn(rule_to_ask(fired)))
         self.external.calling("")
         notes, origin = self._notes_for(name, arguments)
         rules = shown(fired)
-        result = called.text + notes + (f"\n\n{rules}" if rules else "")
         self.counters.called(name)
-        told = {"role": "tool", "tool_call_id": call_id, "name": name, "content": result}
-        self._save({**told, OUTSIDE: called.origin or origin, **noted(notes, rules, fired)})
-        self._sync()
-        return result
+        result = called.text + notes + (f"\n\n{rules}" if rules else "")
+        return result, {OUTSIDE: called.origin or origin, **noted(notes, rules, fired)}
 
     def finish_turn(
         self,

@@ -1,0 +1,205 @@
+"""LangGraph: a checkpointer that keeps threads in a home, with the tools of Hermes.
+
+    with HermesSaver() as memory:
+        graph = create_react_agent(model, memory.tools(), checkpointer=memory)
+        graph.invoke({"messages": "What did we decide?"}, {"configurable": {"thread_id": "1"}})
+
+Every thread is a conversation of Hermes as well: `messages` of its state are recorded. So search finds them, and the
+trust gate knows what the model has read. Needs no MCP adapter, so any version of `mcp` may be installed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import json
+import threading
+from contextlib import ExitStack
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
+
+from langchain_core.messages import convert_to_openai_messages
+from langchain_core.tools import StructuredTool
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    BaseCheckpointSaver,
+    CheckpointTuple,
+    get_checkpoint_id,
+    get_checkpoint_metadata,
+    writes_sort_key,
+)
+from langgraph.prebuilt import ToolRuntime  # noqa: TC002 - LangGraph reads the annotation
+
+from hermes.session.session import MemorySession
+from hermes.settings.config import documents_of
+from hermes.settings.home import find_home
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator, Sequence
+
+_LONGEST = 1 << 28  # bytes of one checkpoint
+_ID = "langchain_id"  # in a stored message
+
+
+class HermesSaver(BaseCheckpointSaver[int]):
+    def __init__(self, home: Any = None, *, source: str = "langgraph", **options: Any) -> None:
+        """`options` are those of `MemorySession.open`, for the conversation of each thread."""
+        super().__init__()
+        self._home = find_home(home)
+        self._documents = documents_of(self._home).below("langgraph")
+        self._open = partial(MemorySession.open, self._home, source, **options)
+        self._sessions: dict[str, MemorySession] = {}
+        self._recorded: dict[str, set[str]] = {}
+        self._lock = threading.RLock()
+        self._closing = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def session(self, thread_id: str) -> MemorySession:
+        """The conversation of a thread, for its `system_prompt` and whatever else a session can do."""
+        with self._lock, self._folder(thread_id) as folder:
+            if thread_id not in self._sessions:
+                known = folder.read("session", at_most=_LONGEST)
+                session = self._closing.enter_context(self._open(resume=known.decode() if known else None))
+                folder.replace("session", session.id.encode())
+                stored = (each.message for each in session.database.messages(session.id))
+                self._recorded[thread_id] = {str(each[_ID]) for each in stored if _ID in each}
+                self._sessions[thread_id] = session
+            return self._sessions[thread_id]
+
+    def tools(self) -> list[Any]:
+        """The tools of Hermes for a `ToolNode`; each call belongs to the conversation of its thread."""
+        with self._open(skip_context_files=True) as session:
+            schemas = [each["function"] for each in session.request().tools]
+            session.drop_if_empty()
+        return [self._tool(schema) for schema in schemas]
+
+    def _tool(self, schema: dict[str, Any]) -> Any:
+        def run(runtime: ToolRuntime, **arguments: Any) -> str:
+            thread_id = str(runtime.config["configurable"]["thread_id"])
+            with self._lock:
+                self._record(thread_id, runtime.state["messages"])  # a checkpoint may come after the call
+                return self.session(thread_id).run_tool(schema["name"], arguments, call_id=runtime.tool_call_id or "")
+
+        return StructuredTool(
+            name=schema["name"], description=schema["description"], args_schema=schema["parameters"], func=run
+        )
+
+    def _record(self, thread_id: str, messages: Sequence[Any]) -> None:
+        session, recorded = self.session(thread_id), self._recorded[thread_id]
+        for message in messages:
+            if message.id not in recorded:
+                session.record({**convert_to_openai_messages(message), _ID: message.id})
+                recorded.add(message.id)
+
+    def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:  # noqa: ARG002 - their interface
+        given = config["configurable"]
+        messages = checkpoint["channel_values"].get("messages", ())
+        with self._lock, self._folder(given["thread_id"]) as folder:
+            if (
+                not given.get("checkpoint_ns")
+                and isinstance(messages, list)
+                and all(hasattr(m, "id") for m in messages)
+            ):
+                self._record(given["thread_id"], messages)
+            whole = (checkpoint, get_checkpoint_metadata(config, metadata), given.get("checkpoint_id"))
+            folder.replace(_name(given, checkpoint["id"]), self._bytes(whole))
+        return _config(given, checkpoint["id"])
+
+    def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
+        given = config["configurable"]
+        name = f"{_name(given, given['checkpoint_id'])}.{_digest(task_id)}"
+        with self._lock, self._folder(given["thread_id"]) as folder:
+            kept = self._read(folder, name) or {}
+            for position, (channel, value) in enumerate(writes):
+                number = WRITES_IDX_MAP.get(channel, position)
+                if number < 0 or number not in kept:
+                    kept[number] = (task_path, task_id, number, channel, value)
+            folder.replace(name, self._bytes(kept))
+
+    def get_tuple(self, config: Any) -> Any:
+        wanted = get_checkpoint_id(config)
+        return next((each for each in self._all(config) if wanted in (None, _id(each.config))), None)
+
+    def list(self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None) -> Iterator[Any]:  # noqa: A002 - their interface
+        if config is None:
+            raise ValueError("the checkpoints of all threads together are not kept; name a thread_id")
+        bound = get_checkpoint_id(before) if before else None
+        found = (each for each in self._all(config) if bound is None or _id(each.config) < bound)
+        fitting = (each for each in found if all(each.metadata.get(k) == v for k, v in (filter or {}).items()))
+        yield from (each for number, each in enumerate(fitting) if limit is None or number < limit)
+
+    def _all(self, config: Any) -> Iterator[Any]:
+        """The newest first; their ids sort by time."""
+        given = config["configurable"]
+        with self._lock, self._folder(given["thread_id"]) as folder:
+            names = sorted(name for name in folder.names() if name.startswith(_name(given, "")))
+            for name in reversed([name for name in names if name.count(".") == 1]):
+                checkpoint, metadata, parent = self._read(folder, name)
+                lists = [self._read(folder, each).values() for each in names if each.startswith(f"{name}.")]
+                writes = sorted((each for some in lists for each in some), key=lambda each: writes_sort_key(*each[:3]))
+                above = _config(given, parent) if parent else None
+                pending = [(task, channel, value) for _, task, _, channel, value in writes]
+                yield CheckpointTuple(_config(given, checkpoint["id"]), checkpoint, metadata, above, pending)
+
+    def delete_thread(self, thread_id: str) -> None:
+        """Deletes its checkpoints and the conversation that Hermes keeps of it."""
+        with self._lock, self._folder(thread_id) as folder:
+            session = self.session(thread_id)
+            session.database.delete(session.id)
+            session.close()
+            del self._sessions[thread_id]
+            for name in folder.names():
+                folder.remove(name)
+
+    async def aget_tuple(self, config: Any) -> Any:
+        return await asyncio.to_thread(self.get_tuple, config)
+
+    async def alist(self, config: Any, **wanted: Any) -> AsyncIterator[Any]:
+        for each in await asyncio.to_thread(lambda: [*self.list(config, **wanted)]):
+            yield each
+
+    async def aput(self, *given: Any) -> Any:
+        return await asyncio.to_thread(self.put, *given)
+
+    async def aput_writes(self, *given: Any, **more: Any) -> None:
+        await asyncio.to_thread(self.put_writes, *given, **more)
+
+    async def adelete_thread(self, thread_id: str) -> None:
+        await asyncio.to_thread(self.delete_thread, thread_id)
+
+    def _folder(self, thread_id: str) -> Any:
+        return self._documents.below(_digest(str(thread_id))).create()
+
+    def _bytes(self, value: Any) -> bytes:
+        kind, data = self.serde.dumps_typed(value)
+        return json.dumps([kind, base64.b64encode(data).decode()]).encode()
+
+    def _read(self, folder: Any, name: str) -> Any:
+        data = folder.read(name, at_most=_LONGEST)
+        if data is None:
+            return None
+        kind, text = json.loads(data)
+        return self.serde.loads_typed((kind, base64.b64decode(text)))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _name(given: Any, checkpoint_id: str) -> str:
+    return f"{_digest(given.get('checkpoint_ns', ''))}.{checkpoint_id}"
+
+
+def _id(config: Any) -> str:
+    return str(config["configurable"]["checkpoint_id"])
+
+
+def _config(given: Any, checkpoint_id: str) -> dict[str, Any]:
+    place = {"thread_id": given["thread_id"], "checkpoint_ns": given.get("checkpoint_ns", "")}
+    return {"configurable": {**place, "checkpoint_id": checkpoint_id}}
