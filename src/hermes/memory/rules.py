@@ -263,7 +263,7 @@ class RuleBook:
         found = [(each, reason) for each in self.all() if each.on and (reason := why(each.when, now))]
         found.sort(key=lambda pair: -ENFORCE.index(pair[0].enforce))
         return [
-            Fired(kind="rule", name=each.id, text=each.text, trigger=reason, enforce=each.enforce)
+            Fired(kind="rule", name=each.id, text=each.text, trigger=reason, enforce=_effect(each, reason))
             for each, reason in found
         ]
 
@@ -276,6 +276,12 @@ def within(fired: Sequence[Fired], tokens: int) -> list[Fired]:
         if left >= 0 or each.enforce == ASK:
             kept.append(each)
     return kept
+
+
+def _effect(rule: Rule, reason: str) -> str:
+    """A call that only shares a topic with a rule is not held back for it: that is too often something else."""
+    loose = not re.search(r"\b(?:act|path|tool|command) ", reason)
+    return TELL if loose and rule.enforce == HOLD else rule.enforce
 
 
 def _record(held: dict[str, Any], rule_id: str) -> dict[str, Any]:

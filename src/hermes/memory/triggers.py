@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.values import lazy_pattern, value
 from hermes.base.words import STOP_WORDS, Words
+from hermes.safety.trust import only_looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -169,6 +170,8 @@ _COMMAND = lazy_pattern(r"`([^`]+)`")
 _NAMED = lazy_pattern("\u2018[^\u2019]*\u2019")  # a wording to use or to avoid
 
 
+_ON_TIME = frozenset(("schedule", "book"))  # their time says enough
+_CHANGING = frozenset(("edit", "send", "reply"))
 _ON_ALL_FILES = frozenset(("commit", "push", "merge", "rebase", "release", "deploy", "pull request"))
 _ON_THINGS = frozenset(("edit", "send", "reply", "read"))  # acts that say little without what they are done to
 
@@ -265,7 +268,8 @@ def _read(text: str) -> Trigger:
         acts.remove("push")
     if "rm -rf" in acts:
         acts.remove("delete")
-    spoken = {stem for name in acts for said in known.acts[name].said for stem in said}
+    verbs = [name for name in acts if not known.acts[name].thing]
+    spoken = {stem for name in verbs for said in known.acts[name].said for stem in said}
     small = known.glue | spoken
     tokens = re.findall(r"[^\W_][\w'-]+", _without_kinds(known, text).lower())
     topics = [each for each in tokens if not each[0].isdigit() and small.isdisjoint(known.stems(each))]
@@ -418,6 +422,42 @@ def _hours(minute: int) -> str:
 
 _PATH_KEYS = lazy_pattern(r"path|file|folder|dir|target|source|dest", re.IGNORECASE)
 _COMMAND_KEYS = ("command", "cmd", "script", "code", "input")
+_QUERY_KEYS = ("query", "sql", "statement", "code", "script")
+_COMMON_KEYS = frozenset(
+    [
+        "path",
+        "file",
+        "content",
+        "text",
+        "command",
+        "cmd",
+        "query",
+        "to",
+        "from",
+        "title",
+        "body",
+        "message",
+        "url",
+        "old_text",
+        "new_text",
+        "old_string",
+        "new_string",
+        "action",
+        "target",
+        "name",
+        "input",
+        "code",
+        "args",
+        "arguments",
+        "id",
+        "number",
+        "limit",
+        "start",
+        "end",
+        "subject",
+        "type",
+    ]
+)
 _SHELLS = lazy_pattern(r"terminal|shell|bash|exec|process|command|run|console|ssh", re.IGNORECASE)
 _ISO = lazy_pattern(r"\b(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d))?")
 _PATCHED = lazy_pattern(r"^(?:\+\+\+ b/|\*\*\* (?:Update|Add|Delete) File: )(\S+)", re.MULTILINE)
@@ -438,6 +478,8 @@ class Situation:
         self.tool, self.at, self._said = tool, at, said
         given = list(_strings(arguments or {}))
         self._values = [text.strip() for _, text in given]
+        self._queries = " ; ".join(text for key, text in given if key in _QUERY_KEYS)
+        named = [key for key, _ in given if key not in _COMMON_KEYS]
         shell = [text for key, text in given if key in _COMMAND_KEYS]
         self.command = " ; ".join(shell) if shell and (_SHELLS.search(tool) or "command" in (arguments or {})) else ""
         self.paths = [text for key, text in given if _PATH_KEYS.search(key) and len(text) < 300 and "\n" not in text]  # noqa: PLR2004
@@ -447,7 +489,7 @@ class Situation:
         self.paths += [each for each in places if "://" not in each]
         self.paths += [path for text in self._values for path in _PATCHED.findall(text)]
         self._text = " ".join(
-            [tool.replace("_", " ").replace("-", " "), *(text[:_LONGEST_TEXT] for text in self._values)]
+            [tool.replace("_", " ").replace("-", " "), *named, *(text[:_LONGEST_TEXT] for text in self._values)]
         )
         self._loose = re.sub(r"[_/.-]+", " ", self._text)
         self._line = f" {' '.join(known.stems(said))} "
@@ -476,6 +518,7 @@ class Situation:
                 r"(?:^| )" + "|".join(re.escape(" ".join(each)) for each in act.said) + r"(?= |$)", self._line.strip()
             )
         fits = act.given is not None and any(act.given.search(text) for text in self._values)
+        fits = fits or bool(act.runs and not act.wide and self._queries and act.runs.search(self._queries))
         return bool(named or fits or (writes and self._known.acts["edit"].tools.search(self.tool)))  # type: ignore[union-attr]
 
     def mentions(self, name: str) -> bool:
@@ -510,6 +553,12 @@ class Situation:
             return True
         pushed = re.search(r"\bpush\b(?:\s+-\S+)*\s+\S+\s+(\S+)", self.command)
         return pushed is not None and "main" in topics and "main" not in self._known.topics(pushed[1].replace("/", "_"))
+
+    @property
+    def only_reads(self) -> bool:
+        if self.command:
+            return only_looks(self.command)
+        return not self.tool or bool(speech("lists").search(self.tool))
 
     def moments(self) -> list[datetime]:
         """The times that count: those of an appointment, when the call makes one, else now."""
@@ -552,9 +601,13 @@ def _about(trigger: Trigger, now: Situation) -> list[str] | None:
     if path and narrow and "edit" in wide and now.does("edit"):
         done.append("edit")
     topics = now.speaks_of(trigger.words)
-    objects = topics if trigger.words else [name for name in things if name in done or now.mentions(name)]
+    seen = [name for name in things if name in done or now.mentions(name)]
+    objects = topics if trigger.words and "search" in done else [*topics, *seen]
     wants_objects = bool(trigger.words or (things and acts != things))
-    lone = now.tool and any(known.acts[name].alone for name in done)
+    timed = trigger.times and _ON_TIME.intersection(done)
+    lone = now.tool and (timed or any(known.acts[name].alone for name in done))
+    if topics and not narrow and not (now.only_reads and _CHANGING.intersection(wide)):
+        return [f"topic {each}" for each in topics]  # the acts of people are worded in too many ways
     misses = (
         acts and not done,
         trigger.paths and not path and (now.paths or _ON_ALL_FILES.isdisjoint(done)),
