@@ -62,6 +62,11 @@ PROTOCOLS: dict[str, Protocol] = {
         beside="the right answer",
         quick=("--limit", "50"),
     ),
+    "self": Protocol(
+        measures="whether your own past questions are answered with memory, without, and with stale memory",
+        beside="questions about other things",
+        quick=("--limit", "10"),
+    ),
     "facts": Protocol(
         measures="whether search and memory show the current fact after a correction; with a FILE, FactConsolidation",
         beside="pairs of statements that are alike and both hold",

@@ -102,10 +102,10 @@ class Tally:
         return {
             "questions": self.questions,
             "empty": self.empty,
-            "session": {f"hit@{depth}": _percent(self.sessions[depth], self.questions) for depth in DEPTHS},
+            "session": {f"hit@{depth}": percent(self.sessions[depth], self.questions) for depth in DEPTHS},
             "turn": {
-                **{f"hit@{depth}": _percent(self.turns[depth], self.with_turns) for depth in DEPTHS},
-                f"recall@{_RECALLED}": _percent(self.recalled, self.with_turns),
+                **{f"hit@{depth}": percent(self.turns[depth], self.with_turns) for depth in DEPTHS},
+                f"recall@{_RECALLED}": percent(self.recalled, self.with_turns),
             },
             **self._answers(),
         }
@@ -114,13 +114,13 @@ class Tally:
         """What a model gets from `session_search`; empty when that was not asked."""
         if not self.tokens:
             return {}
-        weak = {"answerable": _percent(self.weak, self.questions)}
+        weak = {"answerable": percent(self.weak, self.questions)}
         return {
             "session_search": {
-                "evidence_shown": _percent(self.shown, self.with_turns),
+                "evidence_shown": percent(self.shown, self.with_turns),
                 "tokens": round(self.tokens / self.questions),
             },
-            "called_weak": weak | ({"from_elsewhere": _percent(self.others_weak, self.others)} if self.others else {}),
+            "called_weak": weak | ({"from_elsewhere": percent(self.others_weak, self.others)} if self.others else {}),
         }
 
 
@@ -217,7 +217,7 @@ def fill(db: SessionDB, haystack: Haystack) -> dict[int, str]:
     return turns
 
 
-def _percent(part: float, whole: int) -> float:
+def percent(part: float, whole: int) -> float:
     return round(100 * part / whole, 1) if whole else 0.0
 
 
@@ -340,7 +340,7 @@ def run_own(db: SessionDB, *, questions: int = 200, seed: int = 0) -> dict[str, 
     drawn = _sample(db, chance)
     if len(drawn) < _ASKED_ABOUT:
         raise NotFound("there are too few conversations to ask about; `hermes sessions import` brings some in")
-    common = _common_words(drawn)
+    common = common_words(drawn)
     chance.shuffle(drawn)
     tally = Tally()
     taken: list[float] = []
@@ -379,7 +379,7 @@ def _spoken_by(db: SessionDB) -> Iterator[tuple[int, str, str]]:
                 yield stored.id, session.id, text
 
 
-def _common_words(drawn: list[tuple[int, str, str]]) -> frozenset[str]:
+def common_words(drawn: list[tuple[int, str, str]]) -> frozenset[str]:
     counts: Counter[str] = Counter()
     for _, _, text in drawn:
         counts.update(set(_WORD.findall(text.lower())))

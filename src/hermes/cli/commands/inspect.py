@@ -238,6 +238,37 @@ def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
         return run_own(db, questions=given.limit or 200)
 
 
+def _self(given: ui.Given, context: ui.Context) -> None:
+    from hermes.operations.self_bench import chart, lines, run_self
+    from hermes.session.models import answer, main_model
+    from hermes.session.parts import open_past
+
+    past = open_past(context.home)
+    if past is None:
+        raise NotFound("there are no conversations yet; `hermes sessions import` brings some in")
+    model = None
+    if given.model:
+        found = main_model(context.settings)
+        seconds = context.settings.number("auxiliary.compression.timeout")
+        prices = context.settings.get("model.prices") or {}
+        model = (found.name, lambda system, text: answer(found, system, text, seconds), prices)
+    progress = ui.Progress("asking", 100)
+    try:
+        with past as db:
+            figures = run_self(
+                db, limit=given.limit, model=model, progress=lambda done, all_: progress.update(100 * done // all_)
+            )
+    finally:
+        progress.close()
+    if given.chart:
+        try:
+            with open(given.chart, "w", encoding="utf-8") as file:
+                file.write(chart(figures))
+        except OSError as error:
+            raise NotFound(f"--chart: {given.chart} cannot be written: {error.strerror}") from error
+    ui.show(given, figures, *lines(figures))
+
+
 def _checkout() -> Any:
     """The benchmarks beside the source; an installed Hermes has none."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(hermes.__file__ or ""))))
@@ -305,6 +336,12 @@ COMMANDS = {
         ui.option("--semantic", "search by meaning too (needs the extra)"),
         ui.option("--pooled MESSAGES", "all of FILE in one store, filled up to so many messages", type=int),
         ui.option("--chart FILE.svg", "also draw the figures (in a checkout)"),
+    ),
+    "bench self": ui.command(
+        _self,
+        ui.option("--limit LIMIT", "ask at most so many of your questions (default: 50)", type=int, default=50),
+        ui.option("--model", "also let the configured model answer, which costs tokens; without it evidence is judged"),
+        ui.option("--chart FILE.svg", "also draw the figures"),
     ),
     **{f"bench {name}": _from_checkout(name) for name in _NAMES},
 }

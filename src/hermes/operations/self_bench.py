@@ -1,0 +1,248 @@
+"""Does memory help me? Replays a person's own conversations with memory, without it, and with memory that is too old.
+
+A question is a sentence the person once asked whose answer had come up before: the reply they got holds telling words
+that the question does not have and that stand in a message of an earlier conversation, the evidence. So every figure is
+about the person's own words, and no model is needed to find the questions or to judge what memory shows.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from xml.sax.saxutils import escape
+
+from hermes.base.errors import NotFound
+from hermes.base.events import Usage
+from hermes.base.tokens import estimate
+from hermes.base.words import STOP_WORDS
+from hermes.conversations.database import Pages
+from hermes.conversations.retrieval import Criteria
+from hermes.conversations.session_search import SessionSearch
+from hermes.llm.catalogue import cost_of
+from hermes.operations.recall_bench import common_words, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from hermes.conversations.database import SessionDB
+
+    Ask = Callable[[str, str], str]
+
+ARMS = ("without", "memory", "stale", "elsewhere")
+_WORD = re.compile(r"[^\W_][\w.:/@-]*[^\W_]")
+_QUESTION = re.compile(r"[^.!?\n]{12,240}\?")
+_FOLDED = re.compile(r"\[until [^\]]*\]")
+_FEWEST_WORDS, _SHARED, _ANSWER_WORDS = 2, 0.5, 3
+_MOST_MESSAGES = 20_000
+_SYSTEM = "Answer the question in one short sentence. If you cannot know the answer, say that you do not know."
+# Asked of everybody's memory, which should have nothing to say about them.
+_ELSEWHERE = (
+    "Which enzyme unwinds the double helix before replication?",
+    "In which year did the Hanseatic League hold its last diet?",
+    "What is the boiling point of liquid argon?",
+    "Who composed the opera about the flying Dutchman?",
+    "How many moons does the planet Uranus have?",
+    "Which glacier feeds the river Rhone?",
+    "What is the tensile strength of spider silk?",
+    "Which dynasty built the terracotta army?",
+    "How is the eigenvalue of a rotation matrix found?",
+    "Which treaty ended the Thirty Years' War?",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What was asked, when, the words of the answer, and when the message with the evidence was said."""
+
+    text: str
+    asked_at: float
+    answer: tuple[str, ...]
+    evidence: int
+    evidence_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    id: int
+    session: int
+    at: float
+    role: str
+    text: str
+    words: frozenset[str]
+
+
+def run_self(
+    db: SessionDB,
+    *,
+    limit: int = 50,
+    seed: int = 0,
+    model: tuple[str, Ask, Mapping[str, Any]] | None = None,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> dict[str, Any]:
+    """Hits, harm, tokens and cost of each arm. `model` is its name, a function that asks it, and own prices."""
+    found = list(questions(db))
+    if not found:
+        raise NotFound(
+            "no question of yours was answered in an earlier conversation; `hermes sessions import` brings more in"
+        )
+    chosen = random.Random(seed).sample(found, min(limit, len(found)))  # noqa: S311 - reproducible, not secret
+    elsewhere = [Question(text=each, asked_at=0, answer=(), evidence=0, evidence_at=0) for each in _ELSEWHERE]
+    search = SessionSearch(db)
+    asked = {arm: elsewhere if arm == "elsewhere" else chosen for arm in ARMS}
+    total, done = sum(map(len, asked.values())), 0
+    right: dict[str, list[bool]] = defaultdict(list)
+    figures: dict[str, Any] = {}
+    for arm in ARMS:
+        tally = {"questions": len(asked[arm]), "hits": 0, "misled": 0, "tokens": 0}
+        cost: float | None = 0.0
+        for question in asked[arm]:
+            shown, weak = _shown(search, question, arm)
+            hit = _holds(_FOLDED.sub("", shown), question)
+            tally["tokens"] += estimate(shown)
+            if model is not None:
+                name, ask, prices = model
+                text = f"{shown}\n\n{question.text}" if shown else question.text
+                reply = ask(_SYSTEM, text)
+                hit = _holds(reply, question)
+                used = Usage(input_tokens=estimate(_SYSTEM) + estimate(text), output_tokens=estimate(reply))
+                price = cost_of(name, used, own=prices)
+                cost = None if cost is None or price is None else cost + price
+            right[arm].append(hit)
+            tally["hits"] += hit
+            tally["misled"] += bool(shown) and not hit and not weak
+            done += 1
+            progress(done, total)
+        tally["tokens"] = round(tally["tokens"] / max(1, tally["questions"]))
+        figures[arm] = {**tally, "hit_share": percent(tally["hits"], tally["questions"])}
+        if model is not None:
+            figures[arm]["cost_usd"] = None if cost is None else round(cost, 4)
+    figures["harm"] = sum(bare and not with_it for bare, with_it in zip(right["without"], right["memory"], strict=True))
+    return {**figures, "found_questions": len(found), "how": how(model[0] if model else "")}
+
+
+def how(model: str) -> dict[str, str]:
+    """How each figure was obtained."""
+    judged = (
+        f"the answer of {model} holds the answer's words" if model else "what memory shows holds the answer's words"
+    )
+    return {
+        "questions": "your own questions whose reply holds words of an earlier conversation that the question has not",
+        "hits": judged,
+        "misled": "memory showed something, did not call it weak, and it was no hit",
+        "tokens": "what memory adds to a question, estimated, on average",
+        "cost_usd": f"list prices of {model} for all questions of an arm, by estimated tokens" if model else "no model",
+        "harm": "questions that are right without memory and wrong with it",
+        "without": "nothing but the question",
+        "memory": "with what session_search shows of what was said before the question",
+        "stale": "the same, as if memory had stopped just before the answer was said",
+        "elsewhere": "questions about other things, which memory should call weak or leave alone",
+    }
+
+
+def questions(db: SessionDB) -> Iterator[Question]:
+    """Questions of the person with evidence in an earlier conversation, oldest first."""
+    said = list(_said(db))[-_MOST_MESSAGES:]
+    common = common_words([(each.id, "", each.text) for each in said])
+    holding: dict[str, list[_Said]] = defaultdict(list)
+    for place, each in enumerate(said):
+        reply = next((after for after in said[place + 1 : place + 3] if after.role == "assistant"), None)
+        if each.role == "user" and reply is not None and reply.session == each.session:
+            for text in dict.fromkeys(_QUESTION.findall(each.text)):
+                asked = _telling(text, common)
+                answers = _telling(reply.text, common) - asked
+                if len(asked) >= _FEWEST_WORDS and (best := _evidence(each, asked, answers, holding)):
+                    known = sorted(answers & best.words, key=lambda word: (len(holding[word]), word))
+                    yield Question(
+                        text=text.strip(),
+                        asked_at=each.at,
+                        answer=tuple(known[:_ANSWER_WORDS]),
+                        evidence=best.id,
+                        evidence_at=best.at,
+                    )
+        for word in each.words - common:
+            holding[word].append(each)
+
+
+def _evidence(
+    question: _Said, asked: frozenset[str], answers: frozenset[str], holding: Mapping[str, list[_Said]]
+) -> _Said | None:
+    """The newest message of an earlier conversation with most words of the question and one of the answer."""
+    shared: dict[int, int] = defaultdict(int)
+    by_id: dict[int, _Said] = {}
+    for word in asked:
+        for each in holding.get(word, ()):
+            if each.session != question.session and not each.text.rstrip().endswith("?"):
+                shared[each.id] += 1
+                by_id[each.id] = each
+    enough = max(_FEWEST_WORDS, _SHARED * len(asked))
+    fitting = [by_id[key] for key, count in shared.items() if count >= enough and answers & by_id[key].words]
+    return max(fitting, key=lambda each: (each.at, each.id), default=None)
+
+
+def _said(db: SessionDB) -> Iterator[_Said]:
+    pages = Pages.of_db(db)
+    for session in sorted(pages.sessions(), key=lambda each: each.started_at):
+        for stored in pages.messages(session):
+            if stored.role in ("user", "assistant") and not stored.damaged and stored.text:
+                words = frozenset(map(str.lower, _WORD.findall(stored.text)))
+                yield _Said(stored.id, session.key, stored.timestamp, stored.role, stored.text, words)
+
+
+def _telling(text: str, common: frozenset[str]) -> frozenset[str]:
+    return frozenset(map(str.lower, _WORD.findall(text))) - common - STOP_WORDS
+
+
+def _shown(search: SessionSearch, question: Question, arm: str) -> tuple[str, bool]:
+    """What memory puts in front of a model in this arm, and whether it says itself that it is weak."""
+    if arm == "without":
+        return "", False
+    until = {"memory": question.asked_at - 1, "stale": question.evidence_at - 1}.get(arm)
+    answer = search.discover(question.text, Criteria(limit=5, until=until))
+    return "\n".join(result["messages"] for result in answer["results"]), bool(answer.get("weak"))
+
+
+def _holds(text: str, question: Question) -> bool:
+    words = frozenset(map(str.lower, _WORD.findall(text)))
+    return bool(question.answer) and words.issuperset(question.answer)
+
+
+def bars(figures: Mapping[str, Any], width: int = 30) -> Iterator[str]:
+    """The shares of hits as a chart of text."""
+    for arm in ARMS:
+        share = figures[arm]["hit_share"]
+        bar = "█" * round(share * width / 100)
+        yield f"{arm:<10} {bar:<{width}} {share:5.1f} % hits, {figures[arm]['misled']} misled"
+
+
+def chart(figures: Mapping[str, Any]) -> str:
+    """The same as SVG: hits and misleading results of each arm, in percent of its questions."""
+    rows: list[str] = []
+    for place, arm in enumerate(ARMS):
+        tally, y = figures[arm], 56 + 52 * place
+        misled = percent(tally["misled"], tally["questions"])
+        for offset, share, colour, what in (
+            (0, tally["hit_share"], "#4a7ab0", "hits"),
+            (18, misled, "#b0574a", "misled"),
+        ):
+            rows.append(f'<rect x="120" y="{y + offset}" width="{4 * share:.1f}" height="14" fill="{colour}"/>')
+            rows.append(f'<text x="{128 + 4 * share:.1f}" y="{y + offset + 12}">{share:g} % {what}</text>')
+        rows.append(f'<text x="16" y="{y + 20}">{escape(arm)}</text>')
+    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 280" font-family="sans-serif" font-size="13">'
+    title = (
+        '<rect width="680" height="280" fill="#ffffff"/><text x="16" y="28" font-size="18">Does memory help me?</text>'
+    )
+    return "\n".join([head, title, *rows, "</svg>"]) + "\n"
+
+
+def lines(figures: Mapping[str, Any]) -> Sequence[str]:
+    """The figures for a person: the chart, then what was counted and how."""
+    told = [*bars(figures), ""]
+    for arm in ARMS:
+        tally = figures[arm]
+        cost = f", ${tally['cost_usd']}" if tally.get("cost_usd") is not None else ""
+        told.append(f"{arm:<10} {tally['hits']} of {tally['questions']}, {tally['tokens']} tokens a question{cost}")
+    told.append(f"harm       {figures['harm']}")
+    return [*told, "", *(f"{name:<10} {text}" for name, text in figures["how"].items())]
