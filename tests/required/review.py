@@ -23,6 +23,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "issue 32",
     ),
     "background.waits": ("what no budget is left for waits, survives a restart and runs on another day", "issue 32"),
+    "background.killed": ("a review whose process was killed is made by a later one, three times at most", "product"),
     "background.alarm": ("status and doctor tell when consolidation keeps spending and changes nothing", "issue 32"),
     "review.close": ("closing waits a bounded time for a review and then stops it", "product"),
     "review.elsewhere": ("a review by another model gets a digest and only the tools that run", "product"),

@@ -68,6 +68,32 @@ def test_a_review_without_budget_waits_survives_a_restart_and_runs_the_next_day(
     assert store.history("user")[0][-1].cause.session == waited
 
 
+@pytest.mark.proves("background.killed")
+def test_a_review_whose_process_was_killed_is_made_by_the_next_one(both_engines: str, home: Path) -> None:
+    del both_engines
+    settings(home)
+    agent, _ = chat(home, ["Noted."])
+    Background(agent.session.database, agent.session.settings).begin(agent.session.id, ["memory"])  # and then killed
+    agent.close()
+    with MemorySession.open(home) as session:
+        saves = Scripted([Reply(calls=[("memory", TEA)]), "Saved."])
+        assert not Reviews(session).tidy_if_due(saves)  # somebody may still be at it
+        reviews = Reviews(session, now=tomorrow)
+        assert reviews.tidy_if_due(saves)
+        assert reviews.wait(20)
+        assert Background(session.database, session.settings, tomorrow).waiting() == []
+    assert MemoryStore.open(home).entries("user") == (TEA["content"],)
+
+
+@pytest.mark.proves("background.killed")
+def test_a_review_that_kills_its_process_every_time_is_given_up(home: Path) -> None:
+    settings(home)
+    with MemorySession.open(home) as session:
+        background = Background(session.database, session.settings, tomorrow)
+        assert [background.begin(session.id, ["memory"]) for _ in range(4)] == [True, True, True, False]
+        assert Background(session.database, session.settings, tomorrow).waiting() == []
+
+
 @pytest.mark.proves("background.waits")
 def test_a_conversation_that_goes_on_is_reviewed_then_and_not_once_more(home: Path) -> None:
     settings(home, background__tokens_per_day=20_000)

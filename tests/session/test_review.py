@@ -65,6 +65,7 @@ def test_nothing_of_a_review_is_in_the_transcript_the_search_or_the_next_prompt(
 
 
 @pytest.mark.proves("review.toolbox")
+@pytest.mark.usefixtures("both_engines")
 def test_only_memory_and_skills_run_in_a_review(home: Path) -> None:
     ran: list[str] = []
 
@@ -91,6 +92,7 @@ def test_only_memory_and_skills_run_in_a_review(home: Path) -> None:
 
 
 @pytest.mark.proves("review.origin")
+@pytest.mark.usefixtures("both_engines")
 def test_its_writes_are_stamped_and_wait_when_text_from_outside_was_seen(home: Path, hermes: Hermes) -> None:
     settings(home)
     agent, _ = chat(home, ["Noted.", Reply(calls=[("memory", TEA)]), "done"])
@@ -159,6 +161,7 @@ def test_one_line_tells_the_person_what_was_saved(home: Path, how: str, line: st
 
 
 @pytest.mark.proves("review.notice")
+@pytest.mark.usefixtures("both_engines")
 def test_a_review_that_keeps_nothing_says_nothing(home: Path) -> None:
     settings(home)
     agent, _ = chat(home, ["Noted.", Reply(calls=[("memory", {"action": "remove", "target": "user"})]), "nothing"])
@@ -240,6 +243,7 @@ def test_closing_waits_for_a_review_and_stops_one_that_takes_too_long(home: Path
 
 
 @pytest.mark.proves("review.elsewhere")
+@pytest.mark.usefixtures("both_engines")
 def test_another_model_gets_a_digest_and_only_the_tools_that_run(home: Path) -> None:
     settings(home)
     script = [{"calls": [{"name": "memory", "arguments": TEA}]}, "done"]

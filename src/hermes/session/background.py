@@ -26,6 +26,9 @@ REVIEW, CURATION, COMPACTION = "background_review", "curator", "compression"  # 
 CACHED = 0.1  # what a cached token costs of a fresh one, with every provider about a tenth
 _SPENT, _WAITING, _IDLE = "background:spent:", "background:waiting:", "background:idle:"
 _KEPT_DAYS = 31
+CUT_OFF = "it was cut off"
+_LONGEST_REVIEW = 1800.0  # seconds, after which one that did not end was killed
+_MOST_BEGUN = 3
 
 
 @value
@@ -99,13 +102,22 @@ class Background:
             kept = {"at": self._now(), "about": sorted(about), "why": why}
             self._database.set_meta(f"{_WAITING}{session_id}", json.dumps(kept))
 
+    def begin(self, session_id: str, about: Iterable[str]) -> bool:
+        """A review is under way; if this process is killed, it waits again after a while. False after many kills."""
+        key = f"{_WAITING}{session_id}"
+        begun = _opened(self._database.get_meta(key)).get("begun", 0) + 1
+        kept = {"at": self._now(), "about": sorted(about), "why": CUT_OFF, "begun": begun}
+        self._database.set_meta(key, json.dumps(kept) if begun <= _MOST_BEGUN else None)
+        return bool(begun <= _MOST_BEGUN)
+
     def waiting(self) -> list[Waiting]:
-        """What waits, the longest first."""
+        """What waits, the longest first; not what somebody is at."""
+        under_way = self._now() - _LONGEST_REVIEW
         kept = [(session, _opened(text)) for session, text in self._database.store.meta_from(_WAITING)]
         found = [
             Waiting(session=session, at=each["at"], about=tuple(each["about"]), why=each["why"])
             for session, each in kept
-            if each
+            if each and not (each.get("begun") and each["at"] > under_way)
         ]
         return sorted(found, key=lambda each: each.at)
 

@@ -253,8 +253,10 @@ class Reviews:
             if self._budget.can_ever_pay(expected, REVIEW):
                 return self._wait(turn.session, kinds, later)
             why = later
-        self._budget.done(turn.session)
+        if not why and not self._budget.begin(turn.session, kinds):
+            why = "the process was killed during each attempt to make it"
         if why:
+            self._budget.done(turn.session)
             return self._keep({**outcome, "status": "skipped", "error": why})
         fork = Fork(request, prompt, self._toolbox(kinds), turn)
         saved: list[dict[str, Any]] = []
@@ -274,6 +276,7 @@ class Reviews:
         except Exception as error:  # noqa: BLE001 - models and plug-ins are other people's code, and the turn is over
             _LOG.warning("the review of session %s failed: %s", turn.session, type(error).__name__)
             outcome |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
+        self._budget.done(turn.session)
         outcome |= {"saved": saved, "tokens": budget.spent, "seconds": round(time.time() - started, 3)}
         self._budget.consolidated(REVIEW, changed=bool(saved), tokens=budget.spent)
         _tell(self._session, saved)
