@@ -387,6 +387,23 @@ def test_a_summary_that_fails_in_the_background_becomes_an_extract(home: Path) -
     assert [failure for failure in done.failures if "no credit" in failure]
 
 
+class OneAtATime(Scripted):
+    one_at_a_time = True  # as the embedded model
+
+
+@pytest.mark.proves("compaction.ahead")
+def test_a_model_that_answers_one_at_a_time_is_not_asked_beside_a_turn(home: Path, slow: Slow) -> None:
+    configure(home, NO_REVIEW, window=WINDOW)
+    slow.let_go()
+    slow.model = OneAtATime(slow.model.steps, context_length=WINDOW)
+    with MemorySession.open(home) as session:
+        fill(session, 0.42)
+        assert turn(session, slow, "How far are we?") == []
+        assert slow.summaries == 0
+        fill(session, 0.65, start=100)
+        assert turn(session, slow, "And now?")
+
+
 @pytest.mark.proves("compaction.ahead")
 def test_whoever_wants_it_waits_as_before(home: Path, slow: Slow) -> None:
     configure(home, f"  prepare_at: 0\n{NO_REVIEW}", window=WINDOW)

@@ -411,6 +411,10 @@ class Fallback:
         return any(getattr(model, "takes_announcements", False) for model in self._models)
 
     @property
+    def one_at_a_time(self) -> bool:
+        return any(getattr(model, "one_at_a_time", False) for model in self._models)
+
+    @property
     def context_length(self) -> int:
         """The smallest: whatever fits into it, every model of the row can answer."""
         return min(model.context_length for model in self._models)

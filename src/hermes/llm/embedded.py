@@ -165,6 +165,8 @@ def installed(model: str = DEFAULT, home: str = "") -> bool:
 class EmbeddedModel:
     """Starts its server with the first question. Models of the same name in one process share one server."""
 
+    one_at_a_time = True  # a question asked meanwhile waits, and takes the cache of the one before
+
     def __init__(self, model: str = DEFAULT, *, home: str = "", threads: int = 0, longest_answer: int = 0) -> None:
         self.about = find_embedded(model)
         self._weights = _weights_or_remedy(self.about, home)

@@ -211,10 +211,15 @@ class EngineHost:
         self._set_breaker(ours.breaker)
         return done
 
-    def beside(self) -> ContextCompressor:
-        """A compressor like the one in use, for another thread: nobody else changes it, and it renews no lease."""
+    def beside(self) -> ContextCompressor | None:
+        """A compressor like the one in use, for another thread: nobody else changes it, and it renews no lease.
+
+        None when nobody could be asked beside a turn: a model that answers one at a time would make the turn wait.
+        """
         budget = Background(self._parts.database, self._parts.settings)
-        return self._built_in(**summarisers(self._parts.settings, self._model, budget=budget))
+        main = None if getattr(self._model, "one_at_a_time", False) else self._model
+        asked = summarisers(self._parts.settings, main, budget=budget)
+        return self._built_in(**asked) if asked else None
 
     def take_over(self, done: Compaction | None, models: Breaker) -> None:
         """What a compressor in another thread learnt: which models failed, and whether it could compact."""
@@ -427,7 +432,9 @@ class Compactor:
         wanted: dict[str, Any] = {"force": False, "cut": cut, "fewer": fewer}
         if not self.engine.enabled or not self._will_be_asked(**wanted):
             return False
-        self._ahead = Preparation(self._host, self._engine_host.beside(), tokens, **wanted)
+        if (ours := self._engine_host.beside()) is None:
+            return False
+        self._ahead = Preparation(self._host, ours, tokens, **wanted)
         return True
 
     def _commit_ahead(self, why: str, *, in_place: bool | None, full: bool) -> bool:
