@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 _PACKAGES = {"claude": "@anthropic-ai/claude-code", "codex": "@openai/codex", "gemini": "@google/gemini-cli"}
 _PROGRAMS = {"claude-code": "claude", "codex": "codex", "gemini": "gemini"}
+# Which commands install the plug-in, and which take it out again.
+_PLUGIN = {
+    "claude-code": (("marketplace", "add", ROOT), ("install", "hermes-memory@hermes")),
+    "codex": (("marketplace", "add", ROOT), ("add", "hermes-memory@hermes")),
+}
+_UNPLUG = {
+    "claude-code": (("uninstall", "hermes-memory@hermes"), ("marketplace", "remove", "hermes")),
+    "codex": (("remove", "hermes-memory@hermes"), ("marketplace", "remove", "hermes")),
+}
 _LISTED = {"claude-code": "Connected", "codex": "enabled", "gemini": "Connected"}  # what `… mcp list` has to say
 _ASKED, _ANSWERED = "Where does the walrus sleep?", "On the ice shelf."
 _LONGEST = 180
@@ -33,12 +42,16 @@ def run(trial: Trial) -> int:
     with open(os.path.join(other, "hermes"), "w", encoding="utf-8") as file:
         file.write("#!/bin/sh\necho this is another program called hermes\n")
     os.chmod(file.name, 0o755)
+    with open(os.path.join(other, "hermes-memory"), "w", encoding="utf-8") as file:  # what the plug-in starts
+        file.write(f'#!/bin/sh\nexec {ROOT}/bin/hermes "$@"\n')
+    os.chmod(file.name, 0o755)
     os.makedirs(os.path.join(trial.home, ".gemini"))
     with open(os.path.join(trial.home, ".gemini", "settings.json"), "w", encoding="utf-8") as file:
         json.dump({"security": {"auth": {"selectedType": "gemini-api-key"}}}, file)
     with _model() as url:
         hosts = _Hosts(trial, other, url)
         failed = [host for host in _PROGRAMS if not hosts.tried(host)]
+        failed += [f"{host} with the plug-in" for host in _PLUGIN if not hosts.tried_plugin(host)]
     say(f"failed: {', '.join(failed)}" if failed else "all hosts work")
     return int(bool(failed))
 
@@ -83,13 +96,29 @@ class _Hosts:
         say(f"{host}: status answers {answers}, uninstalled {gone}")
         return connected and offered and recorded and bool(answers) and gone
 
-    def _question(self, host: str) -> list[str]:
+    def tried_plugin(self, host: str) -> bool:
+        """Two commands install it; memory is connected, the conversation recorded; two commands take it out."""
+        asked = f"{_ASKED} I ask {host} with its plug-in."
+        for words in _PLUGIN[host]:
+            self._host(host, "plugin", *words, shown=True)
+        connected = _LISTED[host] in self._host(host, "mcp", "list", shown=True)
+        self._host(host, *self._question(host, asked))
+        recorded = "with its plug-in" in self._hermes("sessions", "search", f'"ask {host}"', "--json")
+        for words in _UNPLUG[host]:
+            self._host(host, "plugin", *words)
+        gone = "hermes" not in self._host(host, "mcp", "list").replace(self._environment["HOME"], "")
+        say(f"{host} with the plug-in: connected {connected}, recorded {recorded}, uninstalled {gone}")
+        return connected and recorded and gone
+
+    def _question(self, host: str, plugged: str = "") -> list[str]:
         if host == "codex":
             provider = f'model_providers.stub={{name="stub",base_url="{self._url}/v1",wire_api="responses"}}'
             options = ["-c", provider, "-c", 'model_provider="stub"', "-c", 'model="stub"']
+            if plugged:  # Codex asks a person before it runs the hooks of a plug-in
+                return ["exec", "--skip-git-repo-check", "--dangerously-bypass-hook-trust", *options, plugged]
             options += ["-c", "mcp_servers.hermes.required=true"]  # else the first request does not wait for the server
             return ["exec", "--skip-git-repo-check", *options, _ASKED]
-        return ["-p", _ASKED]
+        return ["-p", plugged or _ASKED]
 
     def _host(self, host: str, *words: str, shown: bool = False) -> str:
         return self._ran(os.path.join(self._bin, _PROGRAMS[host]), words, self._project, shown=shown)

@@ -15,5 +15,9 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     ),
     "mcp.status": ("which hosts are configured, and whether the command they have still answers", "product"),
     "mcp.http": ("MCP over streamable HTTP, with the key of a person", "product"),
+    "mcp.plugin": (
+        "one folder is the plug-in of Claude Code and Codex; a bundle and a registry file for other hosts",
+        "issue 31",
+    ),
     "mcp.hooks": ("hooks of the hosts that have them record every conversation", "product"),
 }

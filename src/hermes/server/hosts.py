@@ -739,7 +739,7 @@ def _report(home: Home, host: str, payload: Payload) -> bool:
 def _origin(tool: str, given: dict[str, Any], cwd: str, folders: TrustedFolders) -> str:
     """Where the result of a host's tool comes from; "" when it is the person's own or our own word."""
     name = tool.lower()
-    if name in _OWN_WORK or name.startswith(("mcp__hermes__", "mcp_hermes_")):
+    if name in _OWN_WORK or name.startswith(("mcp__hermes__", "mcp_hermes_", "mcp__plugin_hermes-memory_hermes__")):
         return ""
     if name in _READING:
         paths = [given[key] for key in ("file_path", "path", "absolute_path", "paths") if given.get(key)] or [cwd]
@@ -772,10 +772,12 @@ def _record_claude_code(home: Home, payload: Payload) -> dict[str, Any]:
 
 
 def _record_codex(home: Home, payload: Payload) -> dict[str, Any]:
-    if payload.get("type") != "agent-turn-complete":
-        return {"added": 0}
     from hermes.portability.transcripts.coding_agents import CODEX
 
+    if payload.get("hook_event_name") and payload.get("transcript_path"):  # of the plug-in; `notify` says less
+        return _bring_in(home, os.path.expanduser(str(payload["transcript_path"])), CODEX)
+    if payload.get("type") != "agent-turn-complete":
+        return {"added": 0}
     thread = str(payload.get("thread-id") or "")
     folder = os.environ.get("CODEX_HOME") or os.path.expanduser(os.path.join("~", ".codex"))
     pattern = os.path.join(glob.escape(folder), "sessions", "**", f"*{glob.escape(thread)}.jsonl")
