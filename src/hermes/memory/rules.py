@@ -103,7 +103,7 @@ def _is_no_command(plain: str, *, polite: bool) -> bool:
     """A question, a report, a thought, a wish, or a sentence about somebody else."""
     return bool(
         (speech("asked").search(plain) and not polite)
-        or (speech("reported").search(plain) and not speech("if").match(plain))
+        or (speech("reported").search(plain) and not (speech("if").match(plain) or speech("plain").match(plain)))
         or speech("hypothetical").search(plain)
         or speech("wish").match(plain)
         or (speech("asks-reminder").search(plain) and not speech("no-reminder").search(plain))
@@ -135,7 +135,8 @@ def _is_about_something(sentence: str, plain: str, core: str) -> bool:
     if speech("plain").match(core) and not speech("subject").match(core):
         kept = speech("ways").match(core) and (trigger.paths or is_narrow(trigger))
         return bool(kept or speech("plural").match(core))
-    return bool(trigger.paths or trigger.acts or trigger.times)
+    kind = speech("subject").match(core) and not re.match(r"(?:the|this|that|these|those)\b", core, re.IGNORECASE)
+    return bool(trigger.paths or trigger.acts or trigger.times or kind)
 
 
 # --- the rules of a home ----------------------------------------------------------------------------------------------

@@ -299,8 +299,8 @@ def _globs(path: str) -> list[str]:
     path = path.removeprefix("./").strip("`'\"")
     if path.startswith("~/"):
         return [path, f"{path}/*", f"*/{path[2:]}", f"*/{path[2:]}/*"]
-    if path.startswith("*."):
-        return [path]
+    if path.startswith(("*.", "_")):  # "those end in _pb2.py"
+        return [f"*{path.removeprefix('*')}"]
     if path.startswith(".") and "/" not in path:
         return [path, f"*/{path}", f"{path}.*", f"*{path}", f"{path}/*", f"*/{path}/*"]
     if path.endswith("/"):
@@ -602,7 +602,9 @@ def _about(trigger: Trigger, now: Situation) -> list[str] | None:
         done.append("edit")
     topics = now.speaks_of(trigger.words)
     seen = [name for name in things if name in done or now.mentions(name)]
-    objects = topics if trigger.words and "search" in done else [*topics, *seen]
+    of_things = {stem for name in things for said in known.acts[name].said for stem in said}
+    own = [each for each in trigger.words if of_things.isdisjoint(known.stems(each))]
+    objects = [each for each in topics if each in own] if own and not narrow else [*topics, *seen]
     wants_objects = bool(trigger.words or (things and acts != things))
     timed = trigger.times and _ON_TIME.intersection(done)
     lone = now.tool and (timed or any(known.acts[name].alone for name in done))
