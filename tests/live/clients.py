@@ -58,12 +58,16 @@ class Clients:
                 pass
         return self.ran([python, "-c", _BEGINNING + script]).strip().splitlines()[-1]
 
-    def node(self, packages: list[str], script: str) -> str:
+    def npm(self, packages: list[str], program: str = "") -> str:
+        """The folder that has these packages, or a program of theirs."""
         folder = os.path.join(self.scratch, "npm")
         os.makedirs(folder, exist_ok=True)
         if not all(os.path.isdir(os.path.join(folder, "node_modules", each)) for each in packages):
             _ran(["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", folder, *packages])
-        with open(os.path.join(folder, "client.mjs"), "w", encoding="utf-8") as file:
+        return os.path.join(folder, "node_modules", ".bin", program) if program else folder
+
+    def node(self, packages: list[str], script: str) -> str:
+        with open(os.path.join(self.npm(packages), "client.mjs"), "w", encoding="utf-8") as file:
             file.write(script)
         return self.ran(["node", file.name]).strip().splitlines()[-1]
 
@@ -252,6 +256,33 @@ def framework(package: str, example: str) -> Callable[[Clients], str]:
     return run
 
 
+def claude_code(clients: Clients) -> str:
+    """Its model is ours: it asks `/v1/messages` for everything, with its own tools and its own model names."""
+    home = os.path.join(clients.scratch, "claude-home")
+    os.makedirs(home, exist_ok=True)
+    program = clients.npm(["@anthropic-ai/claude-code"], "claude")
+    more = {"HOME": home, "ANTHROPIC_BASE_URL": clients.url, "ANTHROPIC_API_KEY": clients.key, "IS_SANDBOX": "1"}
+    more |= {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
+    answer = clients.ran([program, "-p", "Where does the walrus of claude code sleep?"], **more)
+    assert _SAID in answer, answer
+    return clients.ran([program, "--version"], **more).split()[0]
+
+
+def codex(clients: Clients) -> str:
+    """Its model is ours: it asks `/v1/responses`."""
+    home = os.path.join(clients.scratch, "codex-home")
+    os.makedirs(home, exist_ok=True)
+    program = clients.npm(["@openai/codex"], "codex")
+    provider = f'{{name="hermes",base_url="{clients.url}/v1",wire_api="responses",env_key="HERMES_KEY"}}'
+    options = [f"model_providers.hermes={provider}", 'model_provider="hermes"', 'model="hermes"']
+    options += ['web_search="disabled"']  # a tool of OpenAI's own servers
+    given = [word for option in options for word in ("-c", option)]
+    asked = ["exec", "--skip-git-repo-check", *given, "Where does the walrus of codex sleep?"]
+    answer = clients.ran([program, *asked], CODEX_HOME=home)
+    assert _SAID in answer, answer
+    return clients.ran([program, "--version"], CODEX_HOME=home).split()[-1]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Row:
     name: str  # as the table has it
@@ -282,6 +313,18 @@ ROWS = [
         run=langchain,
     ),
     Row(name="llm", word="llm", what="the command line, streaming and whole", run=llm),
+    Row(
+        name="Claude Code, with the server as its model",
+        word="claude code",
+        what="`claude -p` over /v1/messages",
+        run=claude_code,
+    ),
+    Row(
+        name="Codex, with the server as its model",
+        word="codex",
+        what="`codex exec` over /v1/responses; its web search switched off",
+        run=codex,
+    ),
     Row(
         name="a web page in Chromium",
         word="browser page",

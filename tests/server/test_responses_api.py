@@ -107,6 +107,25 @@ def test_an_answer_can_be_gone_on_from_after_a_restart(home: Path) -> None:
         assert second.output_text == "Take an umbrella."
 
 
+@pytest.mark.proves("http.responses")
+@pytest.mark.parametrize("stream", [False, True])
+def test_functions_of_a_namespace_keep_it(home: Path, stream: bool) -> None:
+    outdoors = {"type": "namespace", "name": "outdoors", "description": "Outside.", "tools": [WEATHER]}
+    steps = [
+        {"when": "weather", "calls": [{"name": "outdoors__get_weather", "arguments": {"city": "Oslo"}}]},
+        *STEPS[1:],
+    ]
+    with running(home, steps) as up:
+        first = responses(up).create(model="hermes", input="how is the weather?", tools=[outdoors], stream=stream)
+        last = list(first)[-1].response if stream else first
+        call = last.output[-1]
+        assert (call.name, call.namespace) == ("get_weather", "outdoors")
+        items = [{"role": "user", "content": "how is the weather?"}, call.model_dump(exclude_none=True)]
+        items.append({"type": "function_call_output", "call_id": call.call_id, "output": "rain, 4 degrees"})
+        assert ask(up, False, input=items, tools=[outdoors]).output_text == "Take an umbrella."
+        assert [count for _, count in stored(up)] == [4]
+
+
 OPTIONS: list[tuple[dict[str, Any], dict[str, Any] | None]] = [
     ({"temperature": 0.2, "top_p": 0.9}, {"temperature": 0.2, "top_p": 0.9}),
     ({"max_output_tokens": 50}, {"max_completion_tokens": 50}),

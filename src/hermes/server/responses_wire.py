@@ -21,16 +21,18 @@ _KNOWN = {
     *(*_SAME, "input", "instructions", "previous_response_id", "stream_options", "include", "tools", "tool_choice"),
     *("max_output_tokens", "text", "reasoning", "truncation", "context_management"),  # contexts are compacted here
 }
+_NOTES = {"client_metadata"}  # Codex's, for the vendor
 _EMPTY = {"background": False, "top_logprobs": 0}
 _LOGPROBS = "message.output_text.logprobs"
 _ECHOED = ("instructions", "metadata", "temperature", "top_p", "max_output_tokens", "previous_response_id", "reasoning")
+_IN = "__"  # between the name of a namespace and that of a function
 _PARTS = {"input_text": "text", "output_text": "text", "text": "text"}
 _NOT_TOLD = ("reasoning",)  # the model's own, which is stored here and goes back from there
 
 
 def parse(data: bytes) -> ChatRequest:
     body = loaded(data)
-    refuse_others(body, _KNOWN | IGNORED, _EMPTY)
+    refuse_others(body, _KNOWN | _NOTES | IGNORED, _EMPTY)
     if _LOGPROBS in (body.get("include") or ()):
         raise BadRequest(f"include: {_LOGPROBS} is not supported here", "include")
     request = {name: body[name] for name in _SAME if name in body}
@@ -38,7 +40,11 @@ def parse(data: bytes) -> ChatRequest:
     instructions = [{"role": "system", "content": body["instructions"]}] if body.get("instructions") else []
     request |= {
         "messages": [*instructions, *_messages(body.get("input"))],
-        "tools": [_tool(each, place) for place, each in enumerate(list_of(body.get("tools") or [], "tools"))],
+        "tools": [
+            function
+            for place, each in enumerate(list_of(body.get("tools") or [], "tools"))
+            for function in _functions(each, place)
+        ],
         "tool_choice": _choice(body.get("tool_choice")),
         "max_tokens": body.get("max_output_tokens"),
         "reasoning_effort": reasoning.get("effort"),
@@ -78,7 +84,8 @@ def _messages(given: Any) -> list[dict[str, Any]]:
         elif kind == "function_call":
             if not messages or messages[-1]["role"] != "assistant":
                 messages.append({"role": "assistant", "content": None})
-            function = {"name": item.get("name"), "arguments": item.get("arguments")}
+            name = f"{item['namespace']}{_IN}{item.get('name')}" if item.get("namespace") else item.get("name")
+            function = {"name": name, "arguments": item.get("arguments")}
             messages[-1].setdefault("tool_calls", []).append({"id": item.get("call_id"), "function": function})
         elif kind == "function_call_output":
             content = _content(item.get("output"))
@@ -95,6 +102,16 @@ def _content(given: Any) -> Any:
         {**part, "type": _PARTS[part["type"]]} if isinstance(part, dict) and part.get("type") in _PARTS else part
         for part in given
     ]
+
+
+def _functions(tool: Any, place: int) -> list[dict[str, Any]]:
+    """A function, or those of a namespace, whose name stands before theirs: chat completions have no namespaces."""
+    if not isinstance(tool, dict) or tool.get("type") != "namespace":
+        return [_tool(tool, place)]
+    found = [_tool(each, place) for each in list_of(tool.get("tools"), "tools")]
+    for each in found:
+        each["function"]["name"] = f"{tool.get('name')}{_IN}{each['function'].get('name')}"
+    return found
 
 
 def _tool(tool: Any, place: int) -> dict[str, Any]:
@@ -130,7 +147,7 @@ class ResponseWriter:
         for kind, group in groupby(pieces, _kind):
             if kind == "message" or self._asked.shows_thinking:
                 self._output.append(_filled(_item(kind), "".join(each.text for each in group)))
-        self._output += [_call_item(call) for call in answer.calls]
+        self._output += [self._call_item(call) for call in answer.calls]
         return self._ended(answer)
 
     def opening(self) -> str:
@@ -148,7 +165,7 @@ class ResponseWriter:
     def ending(self, answer: Answer) -> str:
         events = list(self._close())
         for call in answer.calls:
-            item, place = _call_item(call), len(self._output)
+            item, place = self._call_item(call), len(self._output)
             where = {"item_id": item["id"], "output_index": place}
             empty = {**item, "arguments": "", "status": "in_progress"}
             said = "response.function_call_arguments"
@@ -165,6 +182,15 @@ class ResponseWriter:
     def failure(self, error: dict[str, Any]) -> str:
         about = error["error"]
         return self._event("error", message=about["message"], code=about["code"], param=about["param"])
+
+    def _call_item(self, call: dict[str, Any]) -> dict[str, Any]:
+        head = {"id": f"fc_{os.urandom(12).hex()}", "type": "function_call", "status": "completed"}
+        called = {**head, "call_id": call["id"], **call["function"]}
+        for tool in self._asked.echo["tools"]:
+            begins = f"{tool.get('name')}{_IN}"
+            if tool.get("type") == "namespace" and called["name"].startswith(begins):
+                return {**called, "name": called["name"].removeprefix(begins), "namespace": tool["name"]}
+        return called
 
     def _ended(self, answer: Answer) -> dict[str, Any]:
         cut = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(answer.finish_reason)
@@ -232,8 +258,3 @@ def _part(kind: str, text: str) -> dict[str, Any]:
     if kind == "reasoning":
         return {"type": "summary_text", "text": text}
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-
-
-def _call_item(call: dict[str, Any]) -> dict[str, Any]:
-    head = {"id": f"fc_{os.urandom(12).hex()}", "type": "function_call", "status": "completed", "call_id": call["id"]}
-    return {**head, **call["function"]}
