@@ -165,7 +165,7 @@ def test_without_its_package_the_servers_are_a_notice(home: Path, log: Path, mon
     monkeypatch.setitem(sys.modules, "mcp", None)
     with Agent.open(home, model=Scripted(["hi"])) as agent:
         (told,) = [each.text for each in agent.turn("hi") if isinstance(each, Notice)]
-    assert "install mcp starlette uvicorn" in told
+    assert "install jinja2 mcp starlette uvicorn" in told
 
 
 def test_a_server_that_was_asked_for_its_tools_ends_with_a_session_that_does_not_begin(home: Path, log: Path) -> None:

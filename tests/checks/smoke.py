@@ -30,8 +30,10 @@ def main() -> None:
     assert "Server sessions" in hermes("sessions", "search", "what did we decide about auth?")
     assert "success" in hermes("tool", "session_search", '{"query": "auth"}')
     assert json.loads(hermes("doctor", "--offline", "--json"))["healthy"]
-    assert "install mcp starlette uvicorn" in hermes("mcp", code=1)  # the extra is not there, and it says what to do
-    assert "install mcp starlette uvicorn" in hermes("mcp", "install", "claude-code", "--yes", code=1)
+    assert "install jinja2 mcp starlette uvicorn" in hermes(
+        "mcp", code=1
+    )  # the extra is not there, and it says what to do
+    assert "install jinja2 mcp starlette uvicorn" in hermes("mcp", "install", "claude-code", "--yes", code=1)
     assert not os.path.exists(os.path.expanduser("~/.claude.json"))
     library()
     print(f"{sys.version.split()[0]}: works ({time.monotonic() - began:.0f} s)")

@@ -215,6 +215,7 @@ def test_help_and_version_are_understood_as_words_too(hermes: Command) -> None:
 def test_the_public_names_are_the_documented_ones() -> None:
     assert hermes.__all__ == [
         "Agent",
+        "AsyncMemorySession",
         "ContextCompressor",
         "ContextEngine",
         "MemoryManager",

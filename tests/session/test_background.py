@@ -110,10 +110,10 @@ def test_a_conversation_that_goes_on_is_reviewed_then_and_not_once_more(home: Pa
 
 @pytest.mark.proves("background.waits")
 def test_curation_with_a_helper_stays_due_while_the_budget_is_spent(home: Path) -> None:
+    store_with(home, *FILLER)
     helper = {"model": "scripted:helper.json"}
     settings(home, background__tokens_per_day=20_000, curator__consolidate=True, auxiliary__curator=helper)
     (home / "helper.json").write_text('["{}", "{}"]')
-    store_with(home, *FILLER)
     curator(home, hours=-1000).log.set(first_seen=1.0)
     with MemorySession.open(home) as session:
         Background(session.database, session.settings).count("curator", Usage(input_tokens=20_001), "m")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from hermes.tools.context import ContextExpand
     from hermes.tools.registry import Tool
     from hermes.tools.session_search import SessionSearchTool
+
+    Database = Callable[[], AbstractContextManager[SessionDB | None]]
 
 # One search that happens to touch an entry proves nothing; the second says that it is missed.
 USES_THAT_BRING_BACK = 2
@@ -569,6 +572,10 @@ class SessionParts:
             self.scan_cache.keep(KNOWN_SKILLS, render_known(known))
         return prompt
 
+    def _counted_in(self) -> AbstractContextManager[SessionDB | None]:
+        """Where the calls of helper models are counted; a command that calls a tool has no session."""
+        return nullcontext(self.database) if self.storage.is_open else open_past(self.home) or nullcontext()
+
     def _imported(self) -> Iterator[str]:
         """Entries that came with an import and that no person has approved."""
         store = self.store
@@ -599,7 +606,7 @@ class SessionParts:
             self.storage.past,
             lambda query, session: find_archived(self.store, query, session) if self.store else [],
             project=self.project,
-            helpers=search_helpers(self.settings, lambda: self.database),
+            helpers=search_helpers(self.settings, self._counted_in),
         )
 
     def _context_expand(self) -> Tool:
@@ -789,7 +796,7 @@ def context_expand_tool(
     return ContextExpand(read)
 
 
-def search_helpers(settings: Settings, database: Callable[[], SessionDB]) -> Helpers | None:
+def search_helpers(settings: Settings, database: Database) -> Helpers | None:
     """Models are made when they are asked; one that cannot be made or does not answer leaves the plain search."""
     if not any(is_named(settings, task) for task in (DIGEST, REWRITE)):
         return None
@@ -810,15 +817,16 @@ def search_helpers(settings: Settings, database: Callable[[], SessionDB]) -> Hel
     )
 
 
-def _asking(settings: Settings, task: str, database: Callable[[], SessionDB]) -> Callable[[str, str], str]:
+def _asking(settings: Settings, task: str, database: Database) -> Callable[[str, str], str]:
     def asked(system: str, text: str) -> str:
         from hermes.session.background import Background
         from hermes.session.models import helper
 
-        budget = Background(database(), settings)
-        ask = helper(settings, task, own_only=True, budget=budget)  # one for each question: several at once
-        assert ask is not None  # noqa: S101 - nobody asks for a task that names no model
-        return ask(system, text)
+        with database() as opened:
+            budget = Background(opened, settings) if opened is not None else None
+            ask = helper(settings, task, own_only=True, budget=budget)  # one for each question: several at once
+            assert ask is not None  # noqa: S101 - nobody asks for a task that names no model
+            return ask(system, text)
 
     return asked
 
