@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, SettingsError, WriteRefused
 from hermes.memory.entries import NONE, PIN, UNPIN, Cause, in_order, is_trusted, key_of, provenance, size
-from hermes.memory.file import PROJECTS
-from hermes.memory.store import MemoryStore
+from hermes.memory.file import FILES, PROJECTS
+from hermes.memory.store import MemoryStore, blocked_in_prompt
 from hermes.server.web.sessions import Notice
 from hermes.server.web.site import Page, Redirect, Section, View, address
 from hermes.session.external import chosen_providers, leave_for_providers
@@ -18,7 +18,7 @@ from hermes.settings.config import documents_of, load_settings
 from hermes.settings.home import check_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from hermes.memory.entries import Change, Marks, Provenance
     from hermes.memory.store import Written
@@ -106,8 +106,9 @@ def _group(store: MemoryStore, target: str, wanted: str) -> dict[str, Any]:
     reading = store.read(target)
     changes = store.history(target)[0]
     origins, marks = provenance(reading.entries, changes), store.marks(target)
+    hidden = _hidden(target, origins)
     cards = [
-        _card(entry, origins[entry], marks.get(entry, NONE))
+        {**_card(entry, origins[entry], marks.get(entry, NONE)), "hidden": entry in hidden}
         for entry in dict.fromkeys(reading.entries)
         if wanted.casefold() in entry.casefold()
     ]
@@ -121,6 +122,13 @@ def _group(store: MemoryStore, target: str, wanted: str) -> dict[str, Any]:
         "problem": reading.drift,
         "archived": [each for each in store.archived(target) if wanted.casefold() in each.entry.casefold()],
     }
+
+
+def _hidden(target: str, origins: Mapping[str, Provenance]) -> set[str]:
+    """The entries that others wrote into the file and that no prompt shows; what we wrote was judged then."""
+    foreign = [entry for entry, origin in origins.items() if origin.origin in ("unknown", "external")]
+    seen = blocked_in_prompt(foreign, FILES[target], lambda: origins)
+    return {entry for entry, shown in zip(foreign, seen, strict=True) if entry != shown}
 
 
 def _card(entry: str, origin: Provenance, marks: Marks) -> dict[str, Any]:
@@ -176,6 +184,13 @@ def _pin(ask: Ask) -> Redirect:
     store.marks_file(target).add(UNPIN if pinned else PIN, [entry])
     said = "Unpinned: it may be archived when room is needed." if pinned else "Pinned: it is never archived."
     return Redirect(to=address("memory", project=store.project), notice=Notice(said))
+
+
+def _accept(ask: Ask) -> Redirect:
+    """Notes that the person has looked at an entry that others wrote; one that no prompt may show stays hidden."""
+    store = _store(ask)
+    target = _target(ask, store)
+    return _back(store, store.accept(target, _entry(ask, store, target), cause=_BY_HAND))
 
 
 def _archive(ask: Ask) -> Redirect:
@@ -299,6 +314,7 @@ SECTION = Section(
         View(path="/{target}/{entry}/edit", method="POST", act=_edit),
         View(path="/{target}/{entry}/remove", method="POST", act=_remove),
         View(path="/{target}/{entry}/pin", method="POST", act=_pin),
+        View(path="/{target}/{entry}/accept", method="POST", act=_accept),
         View(path="/{target}/{entry}/archive", method="POST", act=_archive),
         View(path="/{target}/{entry}/restore", method="POST", act=_restore),
         View(path="/{target}/{entry}/move", method="POST", act=_move),
