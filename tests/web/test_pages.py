@@ -200,10 +200,12 @@ def test_what_happened_is_filtered_by_project_agent_and_kind(on_both: Visitor, h
 def test_a_live_page_hears_of_a_change(on_both: Visitor, home: Path) -> None:
     with on_both.http.stream("GET", "/ui/now/events", timeout=httpx.Timeout(60)) as events:
         lines = events.iter_lines()
-        assert next(lines) == "retry: 1000"
+        first = next(lines).removeprefix("id: ")
         MemoryStore.open(home).add("user", "Has a boat.")
         assert next(line for line in lines if line.startswith("event")) == "event: changed"
         assert events.headers["content-type"].startswith("text/event-stream")
+    with on_both.http.stream("GET", "/ui/now/events", headers={"last-event-id": first}) as again:
+        assert "event: changed" in [next(lines) for lines in [again.iter_lines()] for _ in range(5)]
 
 
 @pytest.mark.proves("web.people")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -161,25 +162,27 @@ def _cut(text: str) -> str:
     return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
 
 
-async def _events(_request: Request, ask: Callable[[], Ask]) -> Response:
-    """Says `changed` whenever something happened in the home, whoever did it."""
+async def _events(request: Request, ask: Callable[[], Ask]) -> Response:
+    """Says `changed` whenever something happened in the home, whoever did it, also between two connections."""
     workspace = (await asyncio.to_thread(ask)).workspace
+    now = await asyncio.to_thread(_stamp, workspace)
+    before = request.headers.get("last-event-id", "")
 
     async def stream() -> AsyncIterator[str]:
-        yield "retry: 1000\n\n"
-        before = await asyncio.to_thread(_stamp, workspace)
+        last, seen = before or now, now
+        yield f"id: {now}\nretry: 1000\n\n"
         until = time.monotonic() + _LIVE_SECONDS
         while time.monotonic() < until:  # a browser that leaves ends it earlier
+            if seen != last:
+                last = seen
+                yield f"id: {last}\nevent: changed\ndata: now\n\n"
             await asyncio.sleep(_LOOK_SECONDS)
-            now = await asyncio.to_thread(_stamp, workspace)
-            if now != before:
-                before = now
-                yield "event: changed\ndata: now\n\n"
+            seen = await asyncio.to_thread(_stamp, workspace)
 
     return StreamingResponse(stream(), media_type="text/event-stream")
 
 
-def _stamp(workspace: Workspace) -> tuple[object, ...]:
+def _stamp(workspace: Workspace) -> str:
     """Differs as soon as memory, what waits, the gate's log or a conversation has changed."""
     documents, found = documents_of(workspace.home), list[object]()
     watched: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
@@ -196,7 +199,7 @@ def _stamp(workspace: Workspace) -> tuple[object, ...]:
                     found.append((parts, *map(folder.stamp, names)) if names else (parts, *folder.names()))
     with suppress(HermesError):
         found += [(each.id, each.last_id, each.last_active) for each in workspace.past.list_sessions(limit=1)]
-    return tuple(found)
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
 
 
 SECTION = Section(name="now", title="Now", key="n", views=(View(act=_show), View(path="/events", stream=_events)))
