@@ -136,7 +136,7 @@ def _is_about_something(sentence: str, plain: str, core: str) -> bool:
         kept = speech("ways").match(core) and (trigger.paths or is_narrow(trigger))
         return bool(kept or speech("plural").match(core))
     kind = speech("subject").match(core) and not re.match(r"(?:the|this|that|these|those)\b", core, re.IGNORECASE)
-    return bool(trigger.paths or trigger.acts or trigger.times or kind)
+    return bool(trigger.paths or trigger.acts or trigger.times or kind or speech("negative").match(plain))
 
 
 # --- the rules of a home ----------------------------------------------------------------------------------------------

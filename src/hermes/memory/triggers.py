@@ -243,7 +243,7 @@ def _read(text: str) -> Trigger:
     known = tables()
     globs: list[str] = []
     text = re.sub(
-        r"\b(?:stop|avoid|quit) (?=\w+ing)",
+        r"\b(?i:stop|avoid|quit) (?=\w+ing)",
         "",
         re.sub(r"\b(commit|error|log|warning) messages?\b", r"\1", _NAMED.sub(" ", text), flags=re.IGNORECASE),
     )
@@ -544,6 +544,11 @@ class Situation:
         there = self.words() | self._known.topics(self._said) if wanted else set()
         return [each for each in wanted if self._known.topics(each) <= there]
 
+    def holds(self, topics: Iterable[str]) -> list[str]:
+        """The topics that the call itself has, whatever the person says."""
+        there = self.words()
+        return [each for each in topics if self._known.topics(each) <= there]
+
     def is_elsewhere(self, topics: Iterable[str]) -> bool:
         """Whether the call names the opposite of a topic: staging for production, another branch for main."""
         words, topics = self.words(), {stem for each in topics for stem in self._known.topics(each)}
@@ -598,8 +603,10 @@ def _about(trigger: Trigger, now: Situation) -> list[str] | None:
     looked_at = narrow or [*wide, *things]
     done = [name for name in looked_at if now.does(name, writes=writes)]
     path = now.path_in(trigger.paths)
-    if path and narrow and "edit" in wide and now.does("edit"):
+    if path and ("edit" in wide if narrow else not done) and now.does("edit"):
         done.append("edit")
+    if not done and any(now.mentions(name) for name in narrow):  # "no refactoring on release branches"
+        done = [name for name in wide if now.does(name, writes=writes)]
     topics = now.speaks_of(trigger.words)
     seen = [name for name in things if name in done or now.mentions(name)]
     of_things = {stem for name in things for said in known.acts[name].said for stem in said}
@@ -608,8 +615,8 @@ def _about(trigger: Trigger, now: Situation) -> list[str] | None:
     wants_objects = bool(trigger.words or (things and acts != things))
     timed = trigger.times and _ON_TIME.intersection(done)
     lone = now.tool and (timed or any(known.acts[name].alone for name in done))
-    if topics and not narrow and not (now.only_reads and _CHANGING.intersection(wide)):
-        return [f"topic {each}" for each in topics]  # the acts of people are worded in too many ways
+    if _is_near(trigger, now, topics, narrow, wide):
+        return [f"topic {each}" for each in topics]
     misses = (
         acts and not done,
         trigger.paths and not path and (now.paths or _ON_ALL_FILES.isdisjoint(done)),
@@ -623,6 +630,13 @@ def _about(trigger: Trigger, now: Situation) -> list[str] | None:
         *([f"path {path}"] if path else []),
         *(f"topic {each}" for each in topics),
     ]
+
+
+def _is_near(trigger: Trigger, now: Situation, topics: list[str], narrow: list[str], wide: list[str]) -> bool:
+    """Whether the topic alone brings a rule up: people word acts in more ways than any table knows."""
+    if not topics or (now.only_reads and (narrow or _CHANGING.intersection(wide))):
+        return False
+    return not narrow or (bool(now.tool) and bool(now.holds(topics)) and not now.is_elsewhere(trigger.words))
 
 
 def _named(trigger: Trigger, now: Situation) -> str:
