@@ -15,6 +15,12 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     ),
     "mcp.status": ("which hosts are configured, and whether the command they have still answers", "product"),
     "mcp.http": ("MCP over streamable HTTP, with the key of a person", "product"),
+    "mcp.modern": (
+        "protocol 2026-07-28 beside the older ones: discovery, cache hints, questions with a sealed state",
+        "issue 31",
+    ),
+    "mcp.structured": ("tools have titles, honest annotations, output schemas and structured results", "issue 31"),
+    "mcp.search-fetch": ("search and fetch in the form ChatGPT requires", "issue 31"),
     "mcp.plugin": (
         "one folder is the plug-in of Claude Code and Codex; a bundle and a registry file for other hosts",
         "issue 31",

@@ -8,10 +8,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+import jsonschema
 import pytest
 from fastmcp import Client
 from fastmcp.client.transports import StdioTransport
-from mcp_types import ElicitResult
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitResult, InputRequiredResult
 
 from hermes.base.tokens import estimate
 from hermes.memory.approval import Approvals
@@ -92,7 +94,7 @@ def test_a_host_remembers_finds_and_records_through_the_real_process(home: Path)
         greeting = client.instructions or ""
         assert "Prefers metric units." in greeting
         names = [tool.name for tool in await client.list_tools()]
-        assert names == ["memory", "session_search", "skills", "record_conversation", "status"]
+        assert names == [*("memory", "session_search", "skills", "record_conversation", "status", "search", "fetch")]
         waits = await asked(client, "memory", action="add", target="memory", content="Uses Ubuntu.")
         assert waits["staged"], "nobody knows what the host's model has read"
         says(home, "my-host", "set up the machine")
@@ -228,8 +230,9 @@ def test_a_recorded_conversation_grows_by_what_is_new(workspace: Workspace) -> N
     }
 
 
-@pytest.mark.proves("approval.mcp")
-def test_a_host_that_can_ask_its_user_is_asked_about_a_write_that_must_wait(home: Path) -> None:
+@pytest.mark.proves("approval.mcp", "mcp.modern")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_a_host_that_can_ask_its_user_is_asked_about_a_write_that_must_wait(home: Path, mode: str) -> None:
     answers = [
         ElicitResult(action="accept", content={"text": "Uses Debian 13."}),
         ElicitResult(action="decline"),
@@ -250,7 +253,7 @@ def test_a_host_that_can_ask_its_user_is_asked_about_a_write_that_must_wait(home
         assert (refused["success"], "said no" in refused["error"]) == (False, True)
         assert (await add("Uses Gentoo."))["staged"], "the person has not decided"
 
-    talk(home, script, mode="legacy", elicitation_handler=ask)
+    talk(home, script, mode=mode, elicitation_handler=ask)
     assert "+ Uses Debian." in asked_about[0].message
     assert "which does not report what its model reads" in asked_about[0].message
     assert asked_about[0].requested_schema["properties"]["text"]["default"] == "Uses Debian."
@@ -295,5 +298,99 @@ def test_a_host_may_leave_out_the_target_and_write_json_as_text(home: Path) -> N
         messages = json.dumps([{"role": "user", "content": "Which system?", "id": 4}])
         kept = await asked(client, "record_conversation", messages=messages, model="m")
         assert (kept["added"], kept["ignored_arguments"]) == (1, ["model", "messages[0].id"])
+
+    talk(home, script)
+
+
+@pytest.mark.proves("mcp.modern")
+def test_a_state_that_this_server_did_not_seal_for_this_call_is_refused(home: Path) -> None:
+    async def never(*_: Any) -> ElicitResult:
+        raise AssertionError
+
+    async def script(client: Client[Any]) -> None:
+        write = {"action": "add", "target": "memory", "content": "Uses Debian."}
+        agreed: Any = {"keep": ElicitResult(action="accept", content={})}
+        options: dict[str, Any] = {"allow_input_required": True}
+        asked = await client.session.call_tool("memory", write, **options)
+        assert isinstance(asked, InputRequiredResult)
+        (pending,) = Approvals(find_home(home)).pending()[0]
+        plain = json.dumps({"success": True, "staged": True, "pending_id": pending.id})
+        other = {**write, "content": "Uses Arch."}
+        state = asked.request_state or ""
+        for arguments, forged in ((write, plain), (write, state[:-2] + "AA"), (other, state)):
+            with pytest.raises(MCPError, match="requestState"):
+                await client.session.call_tool(
+                    "memory", arguments, input_responses=agreed, request_state=forged, **options
+                )
+        assert MemoryStore.open(home).entries("memory") == ()
+        done = await client.session.call_tool("memory", write, input_responses=agreed, request_state=state, **options)
+        assert "The user agreed" in text_of(done.content[0])
+
+    talk(home, script, elicitation_handler=never)
+    assert MemoryStore.open(home).entries("memory") == ("Uses Debian.",)
+
+
+@pytest.mark.proves("mcp.modern")
+def test_a_host_of_2026_discovers_the_server_and_may_keep_what_does_not_change(home: Path) -> None:
+    MemoryStore.open(home).add("user", "Prefers metric units.")
+
+    async def script(client: Client[Any]) -> None:
+        assert client.session.protocol_version == "2026-07-28"
+        found = client.session.discover_result
+        assert found is not None
+        assert "Prefers metric units." in (found.instructions or "")
+        assert "2026-07-28" in found.supported_versions
+        tools = await client.session.list_tools()
+        assert (tools.ttl_ms, tools.cache_scope) == (3_600_000, "private")
+        read = await client.session.read_resource("hermes://memory/USER.md")
+        assert (read.ttl_ms, read.cache_scope) == (0, "private"), "memory may change at any moment"
+
+    talk(home, script)
+
+
+@pytest.mark.proves("mcp.structured")
+@pytest.mark.parametrize("mode", ["auto", "legacy"])
+def test_tools_have_titles_honest_annotations_and_results_for_programs(home: Path, mode: str) -> None:
+    async def script(client: Client[Any]) -> None:
+        tools = {tool.name: tool for tool in await client.list_tools()}
+        assert all(tool.title and tool.output_schema and tool.annotations for tool in tools.values())
+        hints = {name: tool.annotations for name, tool in tools.items() if tool.annotations}
+        assert {name for name, each in hints.items() if each.read_only_hint} == {
+            *("session_search", "status", "search", "fetch")
+        }
+        assert {name for name, each in hints.items() if each.destructive_hint} == {"memory", "skills"}
+        calls: list[tuple[str, dict[str, Any]]] = [
+            ("memory", {"action": "list"}),
+            ("memory", {"action": "add", "content": "Uses Debian."}),
+            ("session_search", {}),
+            ("skills", {"action": "list"}),
+            ("record_conversation", {"messages": [{"role": "user", "content": "Where is the zeppelin?"}]}),
+            ("status", {}),
+            ("search", {"query": "zeppelin"}),
+        ]
+        for name, arguments in calls:
+            result = await client.call_tool(name, arguments)
+            assert result.structured_content == json.loads(text_of(result.content[0])), name
+            jsonschema.validate(result.structured_content, tools[name].output_schema or {})
+
+    talk(home, script, mode=mode)
+
+
+@pytest.mark.proves("mcp.search-fetch")
+def test_search_and_fetch_answer_in_the_form_that_chatgpt_requires(home: Path) -> None:
+    with MemorySession.open(home, title="Staging") as session:
+        session.prepare_turn("Which port does the staging server use?")
+        session.finish_turn("Staging listens on 8443.")
+
+    async def script(client: Client[Any]) -> None:
+        (found,) = (await asked(client, "search", query="port of the staging server"))["results"]
+        uri = f"hermes://conversations/{session.id}"
+        assert found == {"id": session.id, "title": "Staging", "url": uri}
+        document = await asked(client, "fetch", id=found["id"])
+        assert set(document) == {"id", "title", "text", "url", "metadata"}
+        assert document["text"].endswith("assistant: Staging listens on 8443.")
+        assert text_of((await client.read_resource(uri))[0]) == document["text"]
+        assert (await asked(client, "search", query="quasar"))["results"] == []
+        assert "nope" in (await asked(client, "fetch", id="nope"))["error"]
 
     talk(home, script)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import anyio
 import anyio.to_thread
 import mcp_types as types
+from mcp.server.caching import CacheHint
 from mcp.server.lowlevel import Server
+from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.shared.exceptions import MCPError
 
 from hermes.base.errors import HermesError, NotFound, WriteRefused
@@ -115,7 +118,21 @@ def tool_definitions(workspace: Workspace) -> list[dict[str, Any]]:
             "description": "How full memory is and how many conversations there are.",
             "inputSchema": {"type": "object", "properties": {}},
         },
+        {
+            "name": "search",
+            "description": "For hosts that cite: the conversations that answer a question, to be read with fetch.",
+            "inputSchema": _one_text("query"),
+        },
+        {
+            "name": "fetch",
+            "description": "The whole text of a result of search.",
+            "inputSchema": _one_text("id"),
+        },
     ]
+
+
+def _one_text(name: str) -> dict[str, Any]:
+    return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
 
 
 def call(workspace: Workspace, name: str, arguments: Mapping[str, Any], host: str, run: str = "") -> str:
@@ -129,6 +146,8 @@ def call(workspace: Workspace, name: str, arguments: Mapping[str, Any], host: st
         "skills": lambda: _skills(workspace, arguments),
         "record_conversation": lambda: _record(workspace, arguments, f"{host} {run}"),
         "status": lambda: to_json({"success": True, **workspace.status()}),
+        "search": lambda: _search(workspace, arguments),
+        "fetch": lambda: _fetch(workspace, arguments),
     }
     if name not in tools:
         return to_json(failure(f"there is no tool {name[:100]!r}; the tools are {', '.join(tools)}"))
@@ -187,6 +206,34 @@ def _record(workspace: Workspace, arguments: Mapping[str, Any], host_and_run: st
     return to_json({**result, "ignored_arguments": ignored[:20]} if ignored else result)
 
 
+def _search(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
+    """Results in the form that ChatGPT requires; found as by any other search, so the trust gate knows of them."""
+    wanted = {"query": _required(arguments, "query"), "limit": _MOST_RESULTS}
+    found = json.loads(workspace.call_tool("session_search", wanted))
+    if not found["success"]:
+        return to_json(found)
+    rows = [(row["session_id"], row["title"] or _MARKS.sub("", row["snippet"])) for row in found["results"]]
+    return to_json({"results": [{"id": name, "title": title, "url": _CONVERSATIONS + name} for name, title in rows]})
+
+
+def _fetch(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
+    name = _required(arguments, "id")
+    read = json.loads(workspace.call_tool("session_search", {"session_id": name}))
+    if not read["success"]:
+        return to_json(read)
+    about = {key: str(told) for key, told in read["session_meta"].items() if told}
+    text = "\n\n".join(f"{message['role']}: {message['content']}" for message in read["messages"])
+    title = about.pop("title", "") or text[:_LONGEST_TITLE].partition("\n")[0] or name
+    return to_json({"id": name, "title": title, "text": text, "url": _CONVERSATIONS + name, "metadata": about})
+
+
+def _required(arguments: Mapping[str, Any], name: str) -> str:
+    given = arguments.get(name)
+    if not isinstance(given, str) or not given.strip():
+        raise WriteRefused(f"{name} must be a text that is not empty", kind="bad_argument")
+    return given.strip()
+
+
 def _memory_schema(parameters: dict[str, Any]) -> dict[str, Any]:
     """The schema of the tool with `list` added, for hosts that do not show the entries themselves."""
     schema = copy.deepcopy(parameters)
@@ -231,8 +278,60 @@ _ABOUT = {
     "project": "Notes of the current project.",
 }
 _RECEIPTS = "hermes://receipts/"
-_READ_ONLY = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_WRITING = types.ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
+_CONVERSATIONS = "hermes://conversations/"
+_MOST_RESULTS = 10
+_LONGEST_TITLE = 80
+_MARKS = re.compile(">>>|<<<")  # around the words that were found
+_MODERN = "2026-07-28"  # from this version on a server asks by its result, not by a request of its own
+_KEEP = "keep"  # the name of the one question that is asked
+_READ_ONLY = types.ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+_CHANGING = types.ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
+)
+_ADDING = types.ToolAnnotations(
+    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
+
+
+def _result(*required: str, **properties: str) -> dict[str, Any]:
+    shapes = {name: {"type": kind} for name, kind in properties.items()}
+    return {"type": "object", "properties": shapes, "required": list(required)}
+
+
+_WRITTEN = _result("success", success="boolean", message="string", error="string", staged="boolean")
+_FOUND = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "title", "url")}}
+_RESULTS = {"type": "array", "items": {**_FOUND, "required": ["id", "title", "url"]}}
+# What people and programs see of each tool beside what the model pays for: title, annotations, shape of the result.
+_TOOLS: dict[str, tuple[str, types.ToolAnnotations, dict[str, Any]]] = {
+    "memory": ("Memory", _CHANGING, _WRITTEN),
+    "session_search": ("Search conversations", _READ_ONLY, _result("success", success="boolean", mode="string")),
+    "skills": ("Skills", _CHANGING, _WRITTEN),
+    "record_conversation": (
+        "Record this conversation",
+        _ADDING,
+        _result("success", success="boolean", session_id="string", added="integer", messages="integer"),
+    ),
+    "status": ("Status of memory", _READ_ONLY, _result("success", "memory", success="boolean", memory="object")),
+    "search": ("Search", _READ_ONLY, {"type": "object", "properties": {"results": _RESULTS}, "required": ["results"]}),
+    "fetch": (
+        "Fetch",
+        _READ_ONLY,
+        _result(
+            "id", "title", "text", "url", id="string", title="string", text="string", url="string", metadata="object"
+        ),
+    ),
+}
+_MINUTE = 60_000  # milliseconds
+# How long a host may keep what it was told. Memory itself (resources/read) is stale at once.
+_FRESH = {
+    "server/discover": CacheHint(_MINUTE),  # its instructions hold memory
+    "tools/list": CacheHint(60 * _MINUTE),
+    "resources/list": CacheHint(60 * _MINUTE),
+    "resources/templates/list": CacheHint(60 * _MINUTE, "public"),
+    "prompts/list": CacheHint(60 * _MINUTE, "public"),
+}
 
 
 def build_server(find: Find, *, recorded: bool = False, asks: bool = False) -> Server[Any]:
@@ -253,8 +352,14 @@ def build_server(find: Find, *, recorded: bool = False, asks: bool = False) -> S
         on_list_resource_templates=answers.list_templates,
         on_list_prompts=answers.list_prompts,
         on_get_prompt=answers.get_prompt,
+        cache_hints=_FRESH,  # type: ignore[arg-type]  # the names are those of methods
     )
     server.middleware.append(answers.greet)
+    # What a host carries back with an answer is sealed: it counts for this person, this call and a few minutes.
+    sealed = RequestStateSecurity(
+        keys=[os.urandom(32)], ttl=_ANSWER_SECONDS, bind_principal=lambda context: find(context).home.path
+    )
+    server.middleware.append(RequestStateBoundary(sealed, default_audience=NAME))
     return server
 
 
@@ -271,13 +376,15 @@ class _Answers:
         tools = await _work(partial(tool_definitions, self._find(context)))
         return types.ListToolsResult(tools=[_tool(each) for each in tools])
 
-    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def call_tool(
+        self, context: Context, params: types.CallToolRequestParams
+    ) -> types.CallToolResult | types.InputRequiredResult:
         workspace, arguments = self._find(context), params.arguments or {}
+        if self._asks and params.request_state:
+            return _told(await _work(partial(_carried_back, workspace, params)))
         text = await _work(partial(call, workspace, params.name, arguments, _host(context), self._run))
-        if self._asks and '"staged"' in text:
-            text = await _asked(context, workspace, text)
-        failed = text.startswith('{"success": false')
-        return types.CallToolResult(content=[types.TextContent(type="text", text=text)], is_error=failed)
+        told = await _asked(context, workspace, text) if self._asks and '"staged"' in text else text
+        return _told(told) if isinstance(told, str) else told
 
     async def list_resources(self, context: Context, _params: Any) -> types.ListResourcesResult:
         return types.ListResourcesResult(resources=[_resource(target) for target in self._find(context).targets])
@@ -288,6 +395,8 @@ class _Answers:
         workspace = self._find(context)
         if str(params.uri).startswith(_RECEIPTS):
             return await self._read_receipt(workspace, str(params.uri))
+        if str(params.uri).startswith(_CONVERSATIONS):
+            return await self._read_conversation(workspace, str(params.uri))
         target = next((each for each in workspace.targets if _uri(each) == str(params.uri)), None)
         if target is None:
             raise MCPError(types.INVALID_PARAMS, "there is no such resource")
@@ -300,7 +409,18 @@ class _Answers:
         card = types.ResourceTemplate(
             uri_template=f"{_RECEIPTS}{{id}}", name="receipt", description=about, mime_type="application/json"
         )
-        return types.ListResourceTemplatesResult(resource_templates=[card])
+        about = "The text of one earlier conversation, as `fetch` returns it."
+        talk = types.ResourceTemplate(
+            uri_template=f"{_CONVERSATIONS}{{id}}", name="conversation", description=about, mime_type="text/plain"
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[card, talk])
+
+    async def _read_conversation(self, workspace: Workspace, uri: str) -> types.ReadResourceResult:
+        read = json.loads(await _work(partial(_fetch, workspace, {"id": uri.removeprefix(_CONVERSATIONS)})))
+        if "text" not in read:
+            raise MCPError(types.INVALID_PARAMS, "there is no such conversation")
+        text = types.TextResourceContents(uri=uri, mime_type="text/plain", text=read["text"])
+        return types.ReadResourceResult(contents=[text])
 
     async def _read_receipt(self, workspace: Workspace, uri: str) -> types.ReadResourceResult:
         try:
@@ -329,23 +449,51 @@ class _Answers:
         return result
 
 
-async def _asked(context: Context, workspace: Workspace, text: str) -> str:
+def _told(text: str) -> types.CallToolResult:
+    """A result for the model as text and for programs as an object."""
+    failed = text.startswith('{"success": false')
+    return types.CallToolResult(
+        content=[types.TextContent(type="text", text=text)],
+        structured_content=None if failed else json.loads(text),
+        is_error=failed,
+    )
+
+
+async def _asked(context: Context, workspace: Workspace, text: str) -> str | types.InputRequiredResult:
     """Has the host ask its user about a write that waits, where it says that it can; else the write stays staged."""
     result, session = json.loads(text), context.session
     can_ask = types.ClientCapabilities(elicitation=types.ElicitationCapability())
-    if not result.get("staged") or not session.can_send_request or not session.check_client_capability(can_ask):
+    if not result.get("staged") or not session.check_client_capability(can_ask):
         return text
     pending = PendingWrites(workspace.home, platform=workspace.source)
     waiting = await _work(partial(pending.get, result["pending_id"]))
     editable = {"type": "string", "title": "Text", "description": "What is kept. Change it if you like."}
     shown = {"text": {**editable, "default": waiting.texts[0]}} if len(waiting.texts) == 1 else {}
     form = {"type": "object", "properties": shown, "required": []}
+    question = f"Keep this?\n\n{described(waiting)}"
+    if context.protocol_version >= _MODERN:
+        asked = types.ElicitRequest(params=types.ElicitRequestFormParams(message=question, requested_schema=form))
+        return types.InputRequiredResult(input_requests={_KEEP: asked}, request_state=text)
+    if not session.can_send_request:
+        return text
     try:
         with anyio.fail_after(_ANSWER_SECONDS):
-            answer = await session.elicit_form(f"Keep this?\n\n{described(waiting)}", form, context.request_id)
+            answer = await session.elicit_form(question, form, context.request_id)
     except (MCPError, TimeoutError):
         return text
     return await _work(partial(_decided, pending, waiting, answer, text))
+
+
+def _carried_back(workspace: Workspace, params: types.CallToolRequestParams) -> str:
+    """The result of a call whose question the host has asked; the state is what it would have been without that."""
+    staged = params.request_state or ""
+    answer = (params.input_responses or {}).get(_KEEP)
+    pending = PendingWrites(workspace.home, platform=workspace.source)
+    try:
+        waiting = pending.get(json.loads(staged)["pending_id"])
+    except HermesError as error:
+        return to_json(failure(str(error)))
+    return _decided(pending, waiting, answer, staged) if isinstance(answer, types.ElicitResult) else staged
 
 
 def _decided(pending: PendingWrites, waiting: PendingWrite, answer: types.ElicitResult, staged: str) -> str:
@@ -384,12 +532,14 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 def _tool(definition: dict[str, Any]) -> types.Tool:
-    name = definition["name"]
+    title, annotations, output = _TOOLS[definition["name"]]
     return types.Tool(
-        name=name,
+        name=definition["name"],
+        title=title,
         description=definition["description"],
         input_schema=definition["inputSchema"],
-        annotations=_READ_ONLY if name in ("session_search", "status") else _WRITING,
+        output_schema=output,
+        annotations=annotations,
     )
 
 
