@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 from http_service import running
 
+from hermes.conversations.search.semantic import Embedding
 from hermes.memory.file import pending_writes
+from hermes.memory.reminders import Reminders, Wanted
+from hermes.memory.rules import RuleBook
 from hermes.server.app import description
 from hermes.settings.home import find_home
 from hermes.settings.people import People
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    import httpx
     from http_service import Running
 
 DOCS = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "docs")
@@ -45,7 +49,8 @@ def stage(home: Path) -> None:
 
 @pytest.fixture
 def up(home: Path) -> Iterator[Running]:
-    with running(home) as service:
+    made = Embedding(name="letters", dimensions=2, embed=lambda texts: [[1.0, 2.0] for _ in texts])
+    with running(home, find_embedding=lambda _setting: made) as service:
         yield service
 
 
@@ -77,10 +82,24 @@ def test_the_requests_of_the_guide_work_one_after_the_other(up: Running, home: P
         assert http.get("/api/v1/sessions/Sign-in").json()["message_count"] > 2
 
 
+def receipt(http: httpx.Client, entry: str) -> dict[str, str]:
+    """The receipt and the item on the page, and those of a new answer that the entry was in front of."""
+    said = {"messages": [{"role": "user", "content": f"What does ann do? {entry}"}]}
+    name = http.post("/v1/chat/completions", json=said).headers["hermes-receipt"]
+    items = http.get(f"/api/v1/receipts/{name}").json()["items"]
+    number = next(each["number"] for each in items if each["text"] == entry)
+    return {"20260503_141002_1f3a9c02.5d21e07b": name, "/items/5/": f"/items/{number}/"}
+
+
 @needs_curl
 @pytest.mark.proves("docs.examples")
 def test_the_request_of_every_route_in_the_reference_works(up: Running, home: Path) -> None:
     stage(home)
+    ann = People(find_home(home)).home_of("ann")
+    kept = {
+        "r3f2a": RuleBook(ann).add("Never push on a Friday.").id,
+        "m81c0": Reminders(ann).add(Wanted(text="Water the plants.", words=("plants",))).id,
+    }
     scripts = requests_of("reference/http.md")
     assert len(scripts) == sum(len(methods) for methods in description()["paths"].values())
     with up.client() as http:
@@ -89,6 +108,8 @@ def test_the_request_of_every_route_in_the_reference_works(up: Running, home: Pa
                 http.delete(f"/api/v1/sessions/{old['session_id']}")
             http.post("/api/v1/sessions", json=CONVERSATION)
             http.post("/api/v1/memory/user", json={"content": f"Reads page {number}."})
+            for shown, real in {**kept, **receipt(http, f"Reads page {number}.")}.items():
+                script = script.replace(shown, real)  # noqa: PLW2901 - the page has an example in its place
             done = typed(up, script)
             assert done.returncode == 0, script + done.stdout + done.stderr
 
@@ -104,4 +125,5 @@ def test_every_body_that_is_needed_comes_with_an_example_to_begin_with() -> None
     assert [
         body for body in bodies if body["required"] and not body["content"]["application/json"].get("example")
     ] == []
-    assert [body["required"] for body in bodies].count(False) == 1  # undoing needs none
+    # Undoing needs none, nor does acting on a receipt's item; of a rule or a reminder any field may be left out.
+    assert [body["required"] for body in bodies].count(False) == 4
