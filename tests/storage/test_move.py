@@ -235,7 +235,13 @@ def test_memory_skills_keys_and_queues_move_there_and_back(
     live_in(home)
     here = {name: read(LocalDocuments(str(home)), name) for name in documents_in(find_home(home))[1]}
     assert {"memories/MEMORY.md", "memories/MEMORY.md.history.jsonl", "users.json"} <= here.keys()
+    assert any(
+        "still files" in each for each in hermes("storage", "status", "--url", database, "--json").json["warnings"]
+    )
     told = hermes("storage", "move", "--to", database, "--json").json
+    assert not any(
+        "still files" in each for each in hermes("storage", "status", "--url", database, "--json").json["warnings"]
+    )
     assert told[0]["documents_copied"] == told[0]["documents"] == len(here)
     assert hermes("storage", "move", "--to", database, "--json").json[0]["documents_copied"] == 0
     there = PostgresDocuments(database, "local")

@@ -169,6 +169,15 @@ def documents_in(home: Home) -> tuple[LocalDocuments, list[str]]:
     return documents, sorted(names)
 
 
+def left_behind(home: Home, address: str) -> int:
+    """How many documents of a home are files that were never moved; skills are files in any case."""
+    from hermes.storage.postgres.documents import PostgresDocuments  # loads an optional library
+
+    if _document(PostgresDocuments(address, whose(home)), _MOVED) is not None:
+        return 0
+    return sum(not name.startswith("skills/") for name in documents_in(home)[1])
+
+
 def move_documents(source: Documents, names: Iterable[str], target: Documents) -> tuple[int, int]:
     """Copies the documents and compares them; returns how many there are and how many this run brought.
 

@@ -10,7 +10,7 @@ from hermes.base.errors import SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.conversations.database import Pages, SessionDB
-from hermes.portability.move import homes_below, move_person
+from hermes.portability.move import homes_below, left_behind, move_person
 from hermes.settings.config import conversations_of, storage_address, whose
 from hermes.storage.ports import is_address
 
@@ -63,6 +63,11 @@ def _status(given: ui.Given, context: ui.Context) -> None:
     from hermes.storage.postgres.schema import status
 
     found = status(where)
+    if found["prepared"] and not found["missing"] and (left := left_behind(context.home, where)):
+        found["warnings"].append(
+            f"{counted(left, 'document')} of this home, such as memory, are still files and not read: "
+            "`hermes storage move --to URL` brings them"
+        )
     ui.show(given, {"engine": "postgresql", **found}, *_status_lines(found))
 
 
