@@ -53,6 +53,7 @@ _GIVEN_UP = re.compile(
     r"traded in|cut out|got rid of|done with|broke up with|returned|over)\s+(?P<b>[^,.;:()]{1,50}))",
     re.IGNORECASE,
 )
+_CLAUSE = re.compile(r"[,.;:]\s+|\s(?:so|and|but|because)\s")
 _LEFT = re.compile(
     r"(?:^|[.,;:]\s*|\band\s)(?P<c>[^.,;:]{3,40}?)\s+(?:is|are|was|were|has|have)?\s*(?:gone|left|retired|quit|resigned|"
     r"closed|cancell?ed|sold|full|fully booked|fell through|any ?more)\b",
@@ -75,20 +76,22 @@ _NOW = _block("now")
 _PLACING = _PREPOSITIONS - {"of"}
 _MOVED = _block("moved")
 _MOVING = re.compile(
-    r"\b(?:mov(?:ed?|ing)|relocat(?:ed|ing))(?=[,.;!]|$|\s+(?:to|in|into|out|from|back|here|away)\b)", re.IGNORECASE
+    r"\b(?:mov(?:ed?|ing)|relocat(?:ed|ing))(?=[,.;!]|$|\s+(?:to|in|into|out|from|back|here|away|up|down)\b)",
+    re.IGNORECASE,
 )
 _ONE_ONLY = _block("only one")
 _ACTING = _block("acting")
 _FIRST_PERSON = _block("first person")
 _MOST_TOKENS = 24
 _REMARK = re.compile(
-    r"^\W*(?:hey|hi|hello|thanks|thank you|wow|yeah|yep|sure|sounds|glad|happy|cool|great|awesome|good|nice)\b|^\[|"
+    r"^\W*(?:hey|hi|hello|thanks|thank you|wow|yeah|yep|sure|sounds|glad|happy|cool|awesome)\b|^\[|"
     r"\b(?:i|we)(?:'m| am|'re| are|'ve been| have been)? (?:\w+ly )?(?:think(?:ing)?|hop(?:e|ing)|wonder(?:ing)?|"
     r"look(?:ing)? (?:for|forward|at|into)|consider(?:ing)?|try(?:ing)?|lov(?:e|ed|ing)|like (?!my)|liked|"
     r"enjoy(?:ed|ing)?|remember|guess|feel(?:ing)?|planning|wish|was \w+ing|were \w+ing)\b|"
     r"\bit(?:'s| is| was) (?:great|good|so|been|a)\b",
     re.IGNORECASE,
 )
+_SHORT = 6  # words of a sentence that is looked up by its value although it is about nobody
 _NEGATING = _block("negating")
 _MOST_OF = 0.6
 _HALF, _LITTLE, _SEVERAL, _DOUBLED, _LONGEST_VALUE = 0.5, 0.34, 2, 3, 8
@@ -149,6 +152,7 @@ def claim_of(text: str) -> Claim:
         for at, word in enumerate(lower)
         if raw[at][:1].isupper() and word not in _SMALL and not _kind(word) and (at not in starts or _acts(lower, at))
     }
+    names |= {_stem(word) for word in lower if _kind(word) == "code"}
     kinds = {(kind, _unit(raw, at), word.removesuffix("s")) for at, word in enumerate(lower) if (kind := _kind(word))}
     kinds |= {("month", "", "may")} if "May" in raw[1:] else set()
     given = " ".join(
@@ -212,7 +216,8 @@ def points(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int:
         return SURE
     if (not come and old.negated == new.negated) or len(new.tokens) > 2 * _MOST_TOKENS or _rivals(old, new):
         return 0
-    given_up = new.given_up & old.value
+    given_up = new.given_up & old.value or (_contrasted(old, new) if asked else frozenset())
+    answers = bool(asked & old.words) and asked & old.words <= new.words and len(asked & shared) >= _HALF * len(asked)
     if asked and not given_up and len(asked & shared) < _HALF * len(asked & old.words):
         return 0
     covered = len(old.topic & new.words) / len(old.topic) if old.topic else 0.0
@@ -227,15 +232,20 @@ def points(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int:
     flipped = old.negated != new.negated and covered == 1
     change = 2 if given_up else max(new.cue, swapped and mentioned)
     told = 2 * bool(kinds) + 2 * bool(given_up) + swapped + mentioned + 2 * flipped + _same_place(old, new, shared)
+    typed = {word for _, _, word in old.kinds if _stem(word) not in asked} and not value_names and not kinds
+    # Both answer the question in their own words, and the later one holds.
+    personal = {*old.tokens, *new.tokens} & _FIRST_PERSON or new.cue
+    likely = LIKELY if answers and personal and new.stated and not (new.adds or typed or _is_event(old)) else 0
     if not told and (change <= 1 or covered < 1):
-        return 0
+        return likely
     if not given_up and not flipped and not mentioned:
         told -= 2 * bool(old.kinds and not value_names and not kinds)
         told -= 2 * bool(value_names and not old.kinds and not swapped)
     total = change + told + (2 if covered == 1 else covered > _HALF or (covered == _HALF and _head(old) in new.words))
     total -= 3 * (new.adds and not given_up and not (covered == 1 and mentioned))
     total -= 3 * (not change and (not kinds or covered < 1)) + 3 * (_is_event(old) and not given_up)
-    return total
+    # Only what is named as given up is as sure as the same words with another value.
+    return min(max(total, likely), SURE if new.given_up & old.value else SURE - 1)
 
 
 def _same_frame(old: Claim, new: Claim) -> bool:
@@ -279,6 +289,16 @@ def _same_end(old: Claim, new: Claim) -> bool:
     return bool(at) and people and len(end) > _SEVERAL
 
 
+def _contrasted(old: Claim, new: Claim) -> frozenset[str]:
+    """The old value, when one clause is about it and another has a new name: "Lisa went abroad, Marta helps us"."""
+    if not {*new.tokens} & _FIRST_PERSON:
+        return frozenset()
+    clauses = [_words(each) for each in _CLAUSE.split(new.text)]
+    gone = frozenset(word for clause in clauses for word in clause & (old.names - old.subject))
+    come = new.names - old.words
+    return gone if any(clause & come and not clause & gone for clause in clauses) else frozenset()
+
+
 def _from(tokens: tuple[str, ...], start: tuple[str, ...]) -> tuple[str, ...]:
     """The tokens from where they hold all of `start` in a row; empty when they do not."""
     for at in range(len(tokens) - len(start) + 1):
@@ -302,7 +322,9 @@ def _other_person(old: Claim, new: Claim) -> bool:
         return False
     if new.owners - old.owners and not old.names & new.words:
         return True
-    theirs = new.subject & (new.names | new.owners) or (not new.subject & old.words and not new.given_up & old.value)
+    theirs = (new.subject & (new.names | new.owners)) - old.words or (
+        not new.subject & old.words and not new.given_up & old.value
+    )
     return bool(new.subject and theirs) and not {*new.tokens} & _FIRST_PERSON
 
 
@@ -346,7 +368,14 @@ def _is_part(claim: Claim, head: str, old: Claim) -> bool:
         if _stem(word) == head:
             noun = _stem(after) in claim.words - claim.names - (_ATTRIBUTE_STEMS if word.endswith("'s") else {""})
             acts = after.endswith(("s", "ed", "ing")) and _stem(after) not in _ATTRIBUTE_STEMS
-            if not noun or acts or after in _ACTING or _kind(after) or _stem(after) in old.words:
+            if (
+                not noun
+                or acts
+                or after in _ACTING
+                or after in ("topic", "title", "subject")
+                or _kind(after)
+                or _stem(after) in old.words
+            ):
                 return False
     return claim.tokens[-1] != head and _stem(claim.tokens[-1]) != head
 
@@ -479,7 +508,8 @@ def superseded(said: Sequence[Said], question: str = "") -> dict[int, list[Outda
     read = [each for each in pieces if is_statement(each.text) and (not question or all_asked & each.words)]
     olds = [(each, claim) for each in read if (claim := _as_mine(each)).stated]
     topics = frozenset(word for _, claim in olds for word in claim.words)
-    newer = [(each, claim) for each in said if each.mine for claim in _claims(each.text, asked, topics)]
+    valued = frozenset(word for _, claim in olds for word in claim.names - claim.subject)
+    newer = [(each, claim) for each in said if each.mine for claim in _claims(each.text, asked | valued, topics)]
     found: dict[int, list[Outdated]] = {}
     echoes: dict[int, list[tuple[int, Outdated, frozenset[str]]]] = {}
     for old, claim in olds if newer else ():
@@ -512,7 +542,8 @@ def names_in_value(text: str, question: str) -> list[str]:
     asked, found = _asked(question)[0], []
     for sentence in sentences(text):
         claim = claim_of(sentence)
-        if claim.stated and asked & claim.words and {*claim.tokens} & _FIRST_PERSON:
+        personal = {*claim.tokens} & _FIRST_PERSON or len(claim.tokens) <= _SHORT
+        if claim.stated and asked & claim.words and personal:
             wanted = claim.names - claim.subject
             found += [token for token in claim.tokens if _stem(token) in wanted]
     return found
