@@ -81,7 +81,9 @@ def test_a_rule_stated_once_comes_up_in_a_later_session_when_it_matters(home: Pa
         (record,) = added(session)
         assert record["fired"] == [{"kind": "rule", "name": rule.id, "text": rule.text, "trigger": "act commit"}]
         session.finish_turn("Done.")
-        assert [each["name"] for each in session.receipt().fired] == [rule.id]
+        receipt = session.receipt()
+        assert [each["name"] for each in receipt.fired] == [rule.id]
+        assert [each.grade for each in receipt.items if each.kind == "rules"] == ["person"]
         last = list(turns(session.database, session.id))[-1]
         assert [part["text"] for part in parts_of(last) if part.get("source") == "rules"] == [
             f"[Standing rules of the user that apply here; follow them:]\n- {rule.text}"

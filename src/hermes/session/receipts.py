@@ -303,7 +303,10 @@ _WHY = {
     "announcement": "memory that changed since the prompt was built",
     "overlay": "added to this turn by the program that called",
     "folder_notes": "notes of a folder that a tool entered",
+    "rules": "standing rules of the person that apply here",
+    "reminders": "reminders of the person that are due",
 }
+_OWN_ADDITIONS = {"announcement": TRUSTED, "rules": PERSON, "reminders": PERSON}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -311,7 +314,7 @@ class ReceiptItem:
     """One thing that was in front of the model; `number` is what the actions on a receipt take.
 
     `kind` is entry, section, summary, message, question, call, result, found (in a result of a search), recalled,
-    announcement, overlay or folder_notes. `text` is None where only the size was kept.
+    announcement, rules, reminders, overlay or folder_notes. `text` is None where only the size was kept.
     """
 
     number: int
@@ -623,7 +626,7 @@ def _calls(message: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _added(parts: Sequence[Mapping[str, Any]], stored: StoredMessage) -> Iterator[dict[str, Any]]:
     for each in parts:
         kind = each["source"]
-        grade = TRUSTED if kind == "announcement" or each.get("vouched") else OUTSIDE_GRADE
+        grade = TRUSTED if each.get("vouched") else _OWN_ADDITIONS.get(kind, OUTSIDE_GRADE)
         source = ", ".join(each.get("from", ())) or kind
         yield _made(kind, source, grade, _WHY.get(kind, kind), each["text"], at=stored.timestamp, message_id=stored.id)
 
