@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from http_service import Running
 
+CLOSE = {"connection": "close"}  # no client leaves a socket open for the garbage collector to find
 SCHEMA: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER: Any = {"name": "get_weather", "description": "Looks outside.", "input_schema": SCHEMA}
 HI: Any = {"role": "user", "content": "How is it in Oslo?"}
@@ -29,7 +30,7 @@ USES = (
 
 
 def client(up: Running, person: str = "ann") -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=up.url, api_key=up.keys[person], max_retries=0)
+    return anthropic.Anthropic(base_url=up.url, api_key=up.keys[person], max_retries=0, default_headers=CLOSE)
 
 
 def create(up: Running, stream: bool, **asked: Any) -> anthropic.types.Message:
@@ -172,9 +173,9 @@ def test_tokens_are_counted_and_errors_are_those_of_anthropic(home: Path) -> Non
             create(up, False, model="claude-x")
         assert absent.value.body["error"]["type"] == "not_found_error"  # type: ignore[index]
         with pytest.raises(anthropic.AuthenticationError):
-            anthropic.Anthropic(base_url=up.url, api_key="wrong", max_retries=0).messages.count_tokens(
-                model="hermes", messages=[HI]
-            )
+            anthropic.Anthropic(
+                base_url=up.url, api_key="wrong", max_retries=0, default_headers=CLOSE
+            ).messages.count_tokens(model="hermes", messages=[HI])
         assert [each.id for each in client(up).models.list()] == ["hermes"]
         with up.client() as http:
             for body, why in (

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from http_service import Running
 
+CLOSE = {"connection": "close"}  # no client leaves a socket open for the garbage collector to find
 SCHEMA = {
     "type": "object",
     "properties": {"city": {"type": "string"}},
@@ -52,7 +53,7 @@ def server_for(home: Path, provider: str, *answers: bytes, settings: str = "") -
 
 
 def openai_client(up: Running) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys["ann"], max_retries=0)
+    return openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys["ann"], max_retries=0, default_headers=CLOSE)
 
 
 # What an OpenAI client asks for, and what each wire is sent for it. None: refused by that name.

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Ran]
 
+CLOSE = {"connection": "close"}  # no client leaves a socket open for the garbage collector to find
 STEPS = [
     {
         "when": "I am vegetarian",
@@ -52,7 +53,7 @@ def up(home: Path) -> Iterator[Running]:
 
 
 def client(up: Running, person: str = "ann", **more: Any) -> openai.OpenAI:
-    return openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys[person], max_retries=0, **more)
+    return openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys[person], max_retries=0, default_headers=CLOSE, **more)
 
 
 def user(text: str) -> Any:
@@ -221,7 +222,7 @@ def test_results_for_calls_that_a_restart_closed_go_on_in_a_new_conversation(hom
 def test_errors_are_those_a_client_of_openai_knows(up: Running) -> None:
     ann = client(up)
     with pytest.raises(openai.AuthenticationError):
-        openai.OpenAI(base_url=f"{up.url}/v1", api_key="hk-wrong", max_retries=0).models.list()
+        openai.OpenAI(base_url=f"{up.url}/v1", api_key="hk-wrong", max_retries=0, default_headers=CLOSE).models.list()
     with pytest.raises(openai.NotFoundError, match="no model"):
         ann.chat.completions.create(model="gpt-9", messages=[user("x")])
     for stream in (False, True):

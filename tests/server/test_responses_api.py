@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from http_service import Running
 
+CLOSE = {"connection": "close"}  # no client leaves a socket open for the garbage collector to find
 SCHEMA: Any = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WEATHER: Any = {"type": "function", "name": "get_weather", "parameters": SCHEMA, "strict": False}
 STEPS = [
@@ -34,7 +35,9 @@ def up(home: Path) -> Iterator[Running]:
 
 
 def responses(up: Running, person: str = "ann") -> Any:
-    return openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys[person], max_retries=0).responses
+    return openai.OpenAI(
+        base_url=f"{up.url}/v1", api_key=up.keys[person], max_retries=0, default_headers=CLOSE
+    ).responses
 
 
 def ask(up: Running, stream: bool, **asked: Any) -> Any:
@@ -188,7 +191,7 @@ def letters(texts: list[str]) -> list[list[float]]:
 def test_texts_become_vectors_of_length_one(home: Path) -> None:
     made = Embedding(name="letters", dimensions=4, embed=letters)
     with running(home, find_embedding=lambda _setting: made) as up:
-        client = openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys["ann"], max_retries=0)
+        client = openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys["ann"], max_retries=0, default_headers=CLOSE)
         packed = client.embeddings.create(model="hermes", input=["a boat", "xyz"])
         plain = client.embeddings.create(model="hermes", input="a boat", encoding_format="float")
         assert packed.data[0].embedding == pytest.approx(plain.data[0].embedding)
@@ -204,7 +207,7 @@ def test_texts_become_vectors_of_length_one(home: Path) -> None:
 @pytest.mark.proves("http.embeddings")
 def test_a_server_without_search_by_meaning_says_what_is_missing(home: Path) -> None:
     with running(home, find_embedding=lambda _setting: None) as up:
-        client = openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys["ann"], max_retries=0)
+        client = openai.OpenAI(base_url=f"{up.url}/v1", api_key=up.keys["ann"], max_retries=0, default_headers=CLOSE)
         with pytest.raises(openai.NotFoundError) as absent:
             client.embeddings.create(model="hermes", input="a boat")
         assert (absent.value.code, "semantic" in str(absent.value)) == ("no_embedding", True)
