@@ -51,6 +51,7 @@ def add(http: httpx.Client, content: str, target: str = "memory") -> httpx.Respo
 
 
 @pytest.mark.proves("http.api")
+@pytest.mark.usefixtures("both_engines")
 def test_memory_is_read_changed_looked_back_on_and_undone(up: Running) -> None:
     with up.client() as http:
         assert add(http, "Grows orchids.").status_code == 200
@@ -70,6 +71,7 @@ def test_memory_is_read_changed_looked_back_on_and_undone(up: Running) -> None:
 
 
 @pytest.mark.proves("http.api")
+@pytest.mark.usefixtures("both_engines")
 def test_conversations_are_stored_found_read_renamed_and_deleted(up: Running) -> None:
     said = [{"role": "user", "content": "Where is the zeppelin?"}, {"role": "assistant", "content": "In Hangar 9."}]
     with up.client() as http:

@@ -167,6 +167,7 @@ def test_no_link_leads_from_one_person_to_another(home: Path, hermes: Command) -
 
 
 @pytest.mark.proves("people.apart")
+@pytest.mark.usefixtures("both_engines")
 def test_the_profile_argument_of_a_search_stays_inside_a_persons_home(home: Path, hermes: Command) -> None:
     hermes("users", "add", "ann")
     hermes("profile", "create", "work")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import os
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from hermes.base.errors import HermesError, NotFound, WriteRefused
 from hermes.base.text import change_texts
 from hermes.base.version import __version__
 from hermes.base.words import scrub
+from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.retrieval import Finder
 from hermes.memory.entries import Cause
 from hermes.memory.file import FILES
@@ -271,7 +271,7 @@ class Workspace:
                 state["memory"][target] = f"cannot be read: {error}"
         try:
             state["conversations"] = self.past.counts()
-            state["bytes"] = os.path.getsize(self.past.path)
+            state["bytes"] = Maintenance.of_db(self.past).sizes()["file_bytes"]
         except HermesError as error:
             state["conversations"] = f"cannot be read: {error}"
         if self._parts.project:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
-from hermes.base.errors import ForeignFile, HermesError, LockTimeout, OutOfOrder, StorageError, UnsafePath
+from hermes.base.errors import ForeignFile, HermesError, LockTimeout, NotFound, OutOfOrder, StorageError, UnsafePath
 from hermes.base.text import day
 from hermes.base.values import Notices, value
 from hermes.memory.approval import Approvals
@@ -713,6 +713,16 @@ def _project(settings: Settings, project: str | None, cwd: str | None) -> str:
     return project_of(cwd or "") if project is None else named_project(project, cwd)
 
 
+def _of_profile(home: Home, profile: str) -> Home:
+    """The home of a profile beside this one. A person has one home, and must never be taken for its operator."""
+    found = locate_home(home.root, profile)
+    if not home.above:
+        return found
+    if found.path != home.path:
+        raise NotFound(f"there is no profile {profile[:100]!r} here")
+    return home
+
+
 def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
     """The home's conversations, or None when nothing was ever stored; looking does not create the file.
 
@@ -761,9 +771,12 @@ def session_search_tool(
     def past(profile: str) -> AbstractContextManager[SessionDB] | None:
         opened = database()
         if opened is None:
-            return open_past(locate_home(home.root, profile) if profile else home)
+            return open_past(_of_profile(home, profile) if profile else home)
         if profile:
-            return open_past(locate_home(home.root, profile), owner=opened.owner)
+            owner = opened.owner
+            if is_address(opened.path):  # there the owner is named after the home, too
+                owner = owner.partition(":")[2] or LOCAL
+            return open_past(_of_profile(home, profile), owner=owner)
         from contextlib import nullcontext
 
         return nullcontext(opened)

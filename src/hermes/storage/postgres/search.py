@@ -174,7 +174,7 @@ class PostgresIndex:
         if opened:
             found, at = self._either(tokens, at + 1)
             return found, at + 1  # the closing one
-        words = [word[:_LONGEST_WORD] for word in self._words.of_searchable(text.replace('""', '"'))]
+        words = [word[:_LONGEST_WORD] for word in self._words.of_searchable(text.replace('""', '"')) if word]
         if not words:
             return None, at + 1
         quoted = [_quoted(word) for word in words]
