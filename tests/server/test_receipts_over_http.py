@@ -84,5 +84,5 @@ def test_an_mcp_host_reads_a_receipt_as_a_resource(home: Path) -> None:
             return templates, await client.read_resource(f"hermes://receipts/{name}")
 
     templates, (card,) = asyncio.run(talk())
-    assert [each.uri_template for each in templates] == ["hermes://receipts/{id}"]
+    assert "hermes://receipts/{id}" in [each.uri_template for each in templates]
     assert json.loads(card.text)["answer"] == "Vim."
