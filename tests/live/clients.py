@@ -6,6 +6,7 @@ found in the memory afterwards. The table in docs/guides/clients.md is written f
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -20,7 +21,7 @@ import urllib.request
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 from live.kit import ROOT, say
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 _PAGE = os.path.join(ROOT, "docs", "guides", "clients.md")
 _TABLE = re.compile(r"(?<=<!-- written by bin/live clients -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _LONGEST = 300
+_HOP_BY_HOP = ("connection", "content-length", "transfer-encoding")
 _SAID = "On the ice shelf."
 
 
@@ -56,7 +58,7 @@ class Clients:
             _ran([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages])
             with open(os.path.join(venv, "installed"), "w", encoding="utf-8"):
                 pass
-        return self.ran([python, "-c", _BEGINNING + script]).strip().splitlines()[-1]
+        return self.ran([python, "-E", "-c", _BEGINNING + script]).strip().splitlines()[-1]
 
     def npm(self, packages: list[str], program: str = "") -> str:
         """The folder that has these packages, or a program of theirs."""
@@ -246,6 +248,42 @@ def browser(clients: Clients) -> str:
     return clients.ran(["chromium", "--version"]).split()[1]
 
 
+def mcp_program(clients: Clients, package: str) -> tuple[list[str], str]:
+    """How to start a program of the MCP project, with the newer Node that they need, and its version."""
+    folder = os.path.join(clients.scratch, "mcp")
+    place = os.path.join(folder, "node_modules", "@modelcontextprotocol", package)
+    if not os.path.isdir(place):
+        newest = ["node@22", f"@modelcontextprotocol/{package}@latest"]
+        _ran(["npm", "install", "--no-audit", "--no-fund", "--silent", "--prefix", folder, *newest])
+    with open(os.path.join(place, "package.json"), encoding="utf-8") as file:
+        about = json.load(file)
+    node = os.path.join(folder, "node_modules", ".bin", "node")
+    return [node, os.path.join(place, next(iter(about["bin"].values())))], about["version"]
+
+
+def inspector(clients: Clients) -> str:
+    program, version = mcp_program(clients, "inspector")
+    words = [*program, "--cli", f"{clients.url}/mcp", "--header", f"Authorization: Bearer {clients.key}", "--method"]
+    tools = json.loads(clients.ran([*words, "tools/list", "--strict"]))["tools"]
+    assert all(tool["title"] and tool["outputSchema"] for tool in tools), tools
+    said = json.dumps([{"role": "user", "content": "Where does the walrus of inspector sleep?"}])
+    call = [*words, "tools/call", "--tool-name"]
+    clients.ran([*call, "record_conversation", "--tool-arg", f"messages={said}"])
+    found = json.loads(clients.ran([*call, "search", "--tool-arg", "query=walrus of inspector"]))
+    assert "walrus of inspector" in found["structuredContent"]["results"][0]["title"], found
+    return version
+
+
+def conformance(clients: Clients) -> str:
+    """The scenarios that any server can pass; the others call tools of a reference server."""
+    program, version = mcp_program(clients, "conformance")
+    common = ("server-initialize", "ping", "tools-list", "resources-list", "prompts-list", "dns-rebinding-protection")
+    with _with_key(clients) as url:
+        for scenario in common:
+            clients.ran([*program, "server", "--url", f"{url}/mcp", "--scenario", scenario])
+    return version
+
+
 def framework(package: str, example: str) -> Callable[[Clients], str]:
     """Runs an example of the docs in a Python that has the framework beside Hermes with its server."""
 
@@ -355,6 +393,18 @@ ROWS = [
         what="memory, tools, resume",
         run=framework("llama-index-core", "llama_index_agent.py"),
     ),
+    Row(
+        name="MCP inspector",
+        word="inspector",
+        what="tools/list (strict), tools/call: record_conversation, search",
+        run=inspector,
+    ),
+    Row(
+        name="MCP conformance",
+        word="",
+        what="initialize, ping, tools, resources, prompts, DNS rebinding (2025-11-25; the package has no newer)",
+        run=conformance,
+    ),
 ]
 
 
@@ -425,6 +475,39 @@ def _answer(messages: list[dict[str, Any]]) -> str | dict[str, Any]:
 
 
 @contextmanager
+def _with_key(clients: Clients) -> Iterator[str]:
+    """The server for a client that cannot send a key; everything else goes through as it is."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
+            kept = {name: text for name, text in self.headers.items() if name.lower() not in _HOP_BY_HOP}
+            server = http.client.HTTPConnection(urllib.parse.urlsplit(clients.url).netloc, timeout=30)
+            server.request("POST", self.path, body, {**kept, "authorization": f"Bearer {clients.key}"})
+            answer = server.getresponse()
+            data = answer.read()
+            self.send_response(answer.status)
+            self.send_header("content-type", answer.getheader("content-type") or "application/json")
+            self.send_header("content-length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+            server.close()
+
+        def do_GET(self) -> None:
+            self.send_response(405)  # there is nothing to wait for
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with _listening(Handler) as url:
+        yield url
+
+
+@contextmanager
 def _served(folder: str) -> Iterator[str]:
     class Handler(SimpleHTTPRequestHandler):
         def __init__(self, *connection: Any) -> None:
@@ -433,7 +516,13 @@ def _served(folder: str) -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    with _listening(Handler) as url:
+        yield url
+
+
+@contextmanager
+def _listening(handler: type[BaseHTTPRequestHandler]) -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"

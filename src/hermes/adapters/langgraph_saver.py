@@ -17,6 +17,7 @@ import json
 import threading
 from contextlib import ExitStack
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from langchain_core.messages import convert_to_openai_messages
@@ -46,9 +47,8 @@ class HermesSaver(BaseCheckpointSaver[int]):
     def __init__(self, home: Any = None, *, source: str = "langgraph", **options: Any) -> None:
         """`options` are those of `MemorySession.open`, for the conversation of each thread."""
         super().__init__()
-        self._home = find_home(home)
-        self._documents = documents_of(self._home).below("langgraph")
-        self._open = partial(MemorySession.open, self._home, source, **options)
+        self._documents = documents_of(find_home(home)).below("langgraph")
+        self._open = partial(MemorySession.open, home, source, **options)
         self._sessions: dict[str, MemorySession] = {}
         self._recorded: dict[str, set[str]] = {}
         self._lock = threading.RLock()
@@ -107,8 +107,8 @@ class HermesSaver(BaseCheckpointSaver[int]):
                 and all(hasattr(m, "id") for m in messages)
             ):
                 self._record(given["thread_id"], messages)
-            whole = (checkpoint, get_checkpoint_metadata(config, metadata), given.get("checkpoint_id"))
-            folder.replace(_name(given, checkpoint["id"]), self._bytes(whole))
+            about = get_checkpoint_metadata(config, metadata)
+            folder.replace(_name(given, checkpoint["id"]), self._bytes((checkpoint, about, given.get("checkpoint_id"))))
         return _config(given, checkpoint["id"])
 
     def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
@@ -131,8 +131,7 @@ class HermesSaver(BaseCheckpointSaver[int]):
             raise ValueError("the checkpoints of all threads together are not kept; name a thread_id")
         bound = get_checkpoint_id(before) if before else None
         found = (each for each in self._all(config) if bound is None or _id(each.config) < bound)
-        fitting = (each for each in found if all(each.metadata.get(k) == v for k, v in (filter or {}).items()))
-        yield from (each for number, each in enumerate(fitting) if limit is None or number < limit)
+        yield from islice((each for each in found if (filter or {}).items() <= each.metadata.items()), limit)
 
     def _all(self, config: Any) -> Iterator[Any]:
         """The newest first; their ids sort by time."""
@@ -143,9 +142,10 @@ class HermesSaver(BaseCheckpointSaver[int]):
                 checkpoint, metadata, parent = self._read(folder, name)
                 lists = [self._read(folder, each).values() for each in names if each.startswith(f"{name}.")]
                 writes = sorted((each for some in lists for each in some), key=lambda each: writes_sort_key(*each[:3]))
-                above = _config(given, parent) if parent else None
                 pending = [(task, channel, value) for _, task, _, channel, value in writes]
-                yield CheckpointTuple(_config(given, checkpoint["id"]), checkpoint, metadata, above, pending)
+                yield CheckpointTuple(
+                    _config(given, checkpoint["id"]), checkpoint, metadata, parent and _config(given, parent), pending
+                )
 
     def delete_thread(self, thread_id: str) -> None:
         """Deletes its checkpoints and the conversation that Hermes keeps of it."""
