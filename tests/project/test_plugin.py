@@ -28,7 +28,7 @@ def read(*names: str) -> Any:
 
 @pytest.fixture
 def installed(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person who has the command `hermes-memory`; without it the plug-in starts it by uvx."""
+    """A person who has the command `hermes-memory`."""
     program = tmp_path / "bin" / NAME
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m hermes --home {home} "$@"\n')
@@ -52,6 +52,21 @@ def test_the_server_of_the_plugin_starts_and_has_our_tools(host: str, installed:
     manifest = read("plugin", HOSTS[host], "plugin.json")
     server = json.loads((PLUGIN / manifest["mcpServers"]).read_text())["mcpServers"]["hermes"]
     assert {"memory", "session_search"} <= set(list_tools([server["command"], *server["args"]]))
+
+
+@pytest.mark.proves("mcp.plugin")
+@pytest.mark.parametrize("host", HOSTS)
+def test_without_the_command_the_server_says_what_to_do_and_hooks_are_silent(host: str) -> None:
+    manifest = read("plugin", HOSTS[host], "plugin.json")
+    server = json.loads((PLUGIN / manifest["mcpServers"]).read_text())["mcpServers"]["hermes"]
+    hook = json.loads((PLUGIN / manifest["hooks"]).read_text())["hooks"]["Stop"][0]["hooks"][0]["command"]
+    told = [
+        subprocess.run(command, env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=False)
+        for command in ([server["command"], *server["args"]], ["sh", "-c", hook])
+    ]
+    assert [each.returncode for each in told] == [1, 0]
+    assert "install Hermes first" in told[0].stderr
+    assert told[1].stdout == told[1].stderr == ""
 
 
 @pytest.mark.proves("mcp.plugin", "mcp.hooks")
