@@ -136,7 +136,7 @@ def test_a_checkout_writes_its_own_program_whatever_else_is_called_hermes(home: 
         return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
 
     done = run("bin/hermes", "claude-code", "--yes")
-    assert done.stdout.startswith("started as Claude Code will: it answers, with 5 tools\n")
+    assert done.stdout.startswith("started as Claude Code will: it answers, with 7 tools\n")
     written = json.loads((user_home / ".claude.json").read_text())["mcpServers"]["hermes"]
     assert written["command"] == absolute
     hook = json.loads((user_home / ".claude" / "settings.json").read_text())["hooks"]["Stop"][0]["hooks"][0]["command"]
@@ -198,7 +198,7 @@ def test_status_starts_what_each_host_has_and_says_what_is_wrong(home: Path, use
         carry_out(plan(host, launch, str(user_home)))
     ran = hermes("mcp", "status")
     assert ran.code == 0
-    assert ran.out.count("answers, 5 tools: ") == 3
+    assert ran.out.count("answers, 7 tools: ") == 3
     assert ran.out.count("not configured") == len(HOSTS) - 3
     gone = str(user_home / "moved" / "hermes")
     broken = {"mcpServers": {"hermes": {"command": gone, "args": ["mcp", "serve", "--source", "claude-code"]}}}
