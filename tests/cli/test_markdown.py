@@ -128,7 +128,7 @@ def test_an_answer_that_is_stopped_in_a_table_keeps_what_was_shown(home: Path) -
         terminal.say("a table, please")
         terminal.wait_for("row 12 ")
         terminal.send(CTRL_C)
-        terminal.wait_for("(stopped; the conversation goes on from here)")
+        terminal.wait_for("(stopped; the conversation continues from here)")
         terminal.wait_for_prompt()
     assert terminal.raw.count(b"\x1b[1mname") >= 1
 

@@ -320,7 +320,7 @@ def test_messages_are_counted_as_stats_counts_them_and_those_taken_back_apart(
     assert hermes("export", archive, "--json").json.items() >= counted.items()
     assert hermes("--home", copy, "import", archive, "--json").json.items() >= counted.items()
     assert hermes("sessions", "stats", "--json").json["messages"] == 1
-    told = "with 1 session and 1 message (2 more that had been taken back)"
+    told = "with 1 session and 1 message (2 more that had been undone)"
     assert told in hermes("export", str(tmp_path / "again.zip")).out
     assert told in hermes("--home", str(tmp_path / "other"), "import", archive).out
 

@@ -190,7 +190,7 @@ def test_awkward_histories_become_ones_anthropic_accepts() -> None:
     assert [block["text"] for block in sent[2]["content"]] == [
         "A note in between.",
         "(no text)",
-        "[a part of the kind 'input_audio' stood here; this model cannot read it]",
+        "[a part of the kind 'input_audio' was here; this model cannot read it]",
     ]
     used = {"type": "tool_use", "id": "functions_memory_0", "name": "memory", "input": {}}
     assert sent[3]["content"] == [used]

@@ -38,7 +38,7 @@ REFUSED: list[tuple[Any, str]] = [
     (merge(2, 3, keep=1), "the entry to keep is not among those to merge"),
     (merge(1), "two"),
     (merge(1, 4), "a pinned entry does not leave"),
-    (merge(1, 2, text=["green", "tea"]), "the new wording is no text"),
+    (merge(1, 2, text=["green", "tea"]), "the new wording is not text"),
     (merge(2, 4, keep=4, text="The user drinks green tea."), "a pinned entry is not reworded"),
     (merge(1, 2, text="The user drinks green tea in the morning on deck-9."), "it invents deck-9"),
     (merge(1, 6, text="The user drinks green tea in the morning."), "it would lose"),
@@ -69,7 +69,7 @@ def test_an_operation_that_does_not_hold_is_refused_with_the_reason(operation: A
 @pytest.mark.parametrize("answer", ["Merge one and two.", '{"op": "merge"}', "[" * 100_000, "```json\n{}\n```"])
 def test_an_answer_that_is_no_list_changes_nothing(answer: str) -> None:
     found = checked(answer, FACTS, 9)
-    assert (found.operations, found.refused) == ((), ("the answer is no JSON list of operations",))
+    assert (found.operations, found.refused) == ((), ("the answer is not a JSON list of operations",))
 
 
 @pytest.mark.proves("curator.proposals", "curator.contradiction", "curator.categories")

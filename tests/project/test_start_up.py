@@ -170,7 +170,7 @@ def test_a_mistyped_option_is_answered_with_the_nearest_one(hermes: Command) -> 
         "hermes: there is no option --moddel; did you mean --model? (`hermes chat --help`)\nusage: hermes chat "
     )
     assert "there is no option --targt; did you mean --target?" in hermes("memory", "add", "x", "--targt=user").err
-    assert "too many words: list (a text of several words stands in quotes)" in hermes("memory", "list", "list").err
+    assert "too many words: list (put a text of several words in quotes)" in hermes("memory", "list", "list").err
     assert "invalid choice: 'nobody'" in hermes("memory", "list", "--target", "nobody").err
 
 

@@ -222,7 +222,7 @@ def test_a_plug_in_that_is_nowhere_is_told_with_both_folders(home: Path, hermes:
         ("class Tail", "import sys\nsys.exit(5)\n\nclass Tail", "does not load: SystemExit"),
         ("[note, ", "[{**note, 'content': object()}, ", "what it returned cannot be stored: Object of type object"),
         ("[note, ", "[{**note, 'content': 5}, ", "what it returned cannot be stored: content is int"),
-        ("[note, ", "[{**note, 5: 'x'}, ", "what it returned cannot be stored: the name of a field is no text"),
+        ("[note, ", "[{**note, 5: 'x'}, ", "what it returned cannot be stored: the name of a field is not text"),
         ("[note, ", "[{**note, '_id': []}, ", "ok  tail           loads, and takes 159 of 161 messages out"),
     ],
 )

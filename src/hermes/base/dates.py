@@ -112,7 +112,7 @@ def _range(text: str, now: float) -> Range:
                 return read(found, today)
             except (ValueError, OverflowError):
                 break
-    raise SettingsError(f"{text[:60]!r} is no time that can be understood; write it like one of these: {FORMS}")
+    raise SettingsError(f"{text[:60]!r} is not a time Hermes understands; write it like one of these: {FORMS}")
 
 
 def _exact(found: re.Match[str], today: datetime) -> Range:

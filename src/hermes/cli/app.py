@@ -196,7 +196,7 @@ class _Parser(argparse.ArgumentParser):
             self.error(f"there is no option {mistyped}{nearest(mistyped, self._option_string_actions)}")
         said = " ".join(unknown)
         asks = "--query" in self._option_string_actions
-        hint = f"to ask it: hermes -q {quote(said)}" if asks else "a text of several words stands in quotes"
+        hint = f"to ask it: hermes -q {quote(said)}" if asks else "put a text of several words in quotes"
         self.error(f"too many words: {said} ({hint})")
 
     def error(self, message: str) -> NoReturn:

@@ -57,7 +57,7 @@ def top_help(version: str) -> str:
         "  --profile NAME  which profile of the home (default: the chosen one)\n"
         "  --user NAME     whose home below it (`hermes users list`; default: your own)\n"
         "  -V, --version   print the version\n\n"
-        "`hermes COMMAND --help` tells more about each."
+        "`hermes COMMAND --help` describes each."
     )
 
 
@@ -65,7 +65,7 @@ def group_help(group: str, before: str = "hermes ") -> str:
     summary = GROUPS[group][0]
     return (
         f"usage: {before}{group} COMMAND …\n\n{summary[0].upper()}{summary[1:]}.\n\n{_sections(group)}\n\n"
-        f"`{before}{group} COMMAND --help` tells more about each."
+        f"`{before}{group} COMMAND --help` describes each."
     )
 
 

@@ -160,7 +160,7 @@ class EngineRegistry:
         """Offers an engine under its name. The first of a name stays, and nobody replaces the built-in."""
         missing = [name for name in _REQUIRED if not hasattr(engine, name)]
         if missing:
-            raise TypeError(f"{type(engine).__name__} is no context engine: it has no {', '.join(missing)}")
+            raise TypeError(f"{type(engine).__name__} is not a context engine: it has no {', '.join(missing)}")
         if engine.name != BUILT_IN:
             self._engines.setdefault(engine.name, engine)
 
@@ -188,7 +188,7 @@ def available_engines(folders: Sequence[str]) -> list[EngineInfo]:
 def load_engine(name: str, folders: Sequence[str], registry: EngineRegistry | None = None) -> ContextEngine:
     """The engine of that name: from a folder, else from the registry. SettingsError when it does not load."""
     if not _NAME.fullmatch(name):
-        raise SettingsError(f"context.engine: {name!r} is no name of an engine; write one word such as lcm")
+        raise SettingsError(f"context.engine: {name!r} is not the name of an engine; write one word such as lcm")
     for parent in folders:
         folder = os.path.join(parent, name)
         if os.path.isfile(os.path.join(folder, "__init__.py")):

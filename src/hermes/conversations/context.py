@@ -261,7 +261,7 @@ class Contexts:
     def _unchanged(self, session_id: str, last_id: int) -> Session:
         session = self._db.find_session(session_id)
         if session is None or session.last_id != last_id or session.end_reason == "compression":
-            raise StorageError(f"session {session_id} went on elsewhere; nothing was compacted: open it again")
+            raise StorageError(f"session {session_id} continued elsewhere; nothing was compacted: open it again")
         return session
 
     def _keep(self, session_id: str, new: NewContext) -> None:

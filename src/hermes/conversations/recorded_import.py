@@ -41,7 +41,7 @@ class Unfinished:
 
     def remedy(self) -> str:
         """What a person can do about one that does not run."""
-        return f"`{self.about}` goes on with it; `{self.about} --discard` takes back what came in"
+        return f"`{self.about}` continues it; `{self.about} --discard` undoes it"
 
 
 @dataclass(slots=True)

@@ -261,7 +261,7 @@ class SessionSearch:
             "messages_after": after,
         }
         if holder.id != named.id:
-            answer["warning"] = f"the message stands in {holder.id}, another part of the same conversation"
+            answer["warning"] = f"the message is in {holder.id}, another part of the same conversation"
         return answer
 
     def read(self, session_id: str) -> dict[str, Any]:

@@ -190,7 +190,7 @@ class Commands:
         if chat is None:
             raise NotFound("there is no conversation here yet")
         code = self._directory.make_code(HAND_OVER, entry.person, chat.session)
-        return f"Where you want to go on, send within 15 minutes:\n/continue {code}"
+        return f"Where you want to continue, send within 15 minutes:\n/continue {code}"
 
     def go_on(self, entry: Entry, code: str) -> str:
         if code:
@@ -248,7 +248,7 @@ class Commands:
                 for each in database.list_sessions(limit=_LOOKED_AT):
                     if each.kind != "delegate" and each.message_count and (here is None or each.id != here.session):
                         return each.id
-        raise NotFound("there is no other conversation of yours to go on with")
+        raise NotFound("you have no other conversation to continue")
 
 
 _COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {
@@ -258,8 +258,8 @@ _COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {
         ": what I have noted about you, and what waits for your word; /memory forget NUMBER removes one",
         Commands.memory,
     ),
-    "/handover": (": go on with this conversation in another chat", Commands.hand_over),
-    "/continue": (": go on with your last conversation here, or with the one of a code", Commands.go_on),
+    "/handover": (": continue this conversation in another chat", Commands.hand_over),
+    "/continue": (": continue your last conversation here, or the one a code names", Commands.go_on),
     "/status": (": who you are, the model, and how much there is", Commands.status),
     "/forget": (" me: remove everything of yours", Commands.forget_me),
     "/help": (": this list", Commands.help),

@@ -146,7 +146,7 @@ def _part(part: Any) -> dict[str, Any] | None:
         return {"type": "text", "text": part["text"], **marker} if str(part.get("text") or "").strip() else None
     if kind == "image_url":
         return {"type": "image", "source": _source(part["image_url"]), **marker}
-    return {"type": "text", "text": f"[a part of the kind {kind!r} stood here; this model cannot read it]", **marker}
+    return {"type": "text", "text": f"[a part of the kind {kind!r} was here; this model cannot read it]", **marker}
 
 
 def _source(image: Any) -> dict[str, str]:

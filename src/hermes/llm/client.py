@@ -647,7 +647,7 @@ def _understood(endpoint: Endpoint, events: Iterator[ModelEvent]) -> Iterator[Mo
 def _not_its_protocol(endpoint: Endpoint, seen: str) -> ModelError:
     return ModelBusy(
         f"{endpoint.model} at {endpoint.provider} sent something that is not its protocol: {seen}"
-        " (try again; if it stays, check the address and whatever stands between)"
+        " (try again; if it persists, check the address and any proxy in between)"
     )
 
 

@@ -252,14 +252,14 @@ def _list_in(answer: str, refused: list[str]) -> list[Any]:
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, list):
-        refused.append("the answer is no JSON list of operations")
+        refused.append("the answer is not a JSON list of operations")
         return []
     return found
 
 
 def _read(proposed: Any, numbered: dict[int, Fact]) -> list[Operation] | Contradiction | tuple[str, str]:
     if not isinstance(proposed, dict):
-        raise _Refused("an operation is no JSON object")
+        raise _Refused("an operation is not a JSON object")
     match proposed.get("op"):
         case "merge":
             return _merge(proposed, numbered)
@@ -287,7 +287,7 @@ def _merge(proposed: dict[str, Any], numbered: dict[int, Fact]) -> list[Operatio
         raise _Refused("a pinned entry does not leave")
     text = proposed.get("text") or ""
     if not isinstance(text, str):
-        raise _Refused("the new wording is no text")
+        raise _Refused("the new wording is not text")
     if text and keep.pinned:
         raise _Refused("a pinned entry is not reworded")
     _check_wording(text or keep.entry, [fact.entry for fact in sources], reworded=bool(text))

@@ -48,7 +48,7 @@ def screen_write(content: str, cause: Cause, *, guard: bool = False) -> None:
     if found := _load("secrets").find_secrets(content):
         kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
         raise WriteRefused(
-            f"content holds a secret ({kinds}), which must not stand in a prompt; keep it in .env and save where it is",
+            f"content holds a secret ({kinds}), which must not be in a prompt; keep it in .env and save where it is",
             kind="secret",
         )
     verdict = _load("scanner").scan(content, "memory", guard=guard)
@@ -690,7 +690,7 @@ class MemoryStore:
 
         def plan(entries: tuple[str, ...]) -> Plan:
             edits = (Edit(index=text.index_of(entries, entry, whole=True), before=entry, after=None),)
-            leaving = (Leaving(entry=entry, reason="somebody archived it by hand"),)
+            leaving = (Leaving(entry=entry, reason="archived by hand"),)
             return Plan(action="archive", edits=edits, entries=apply_edits(entries, edits), archived=leaving)
 
         planned, change = self._change(target, plan, cause or Cause(origin="user"))

@@ -87,7 +87,7 @@ def _connection(provider: Any, home: Home, seconds: float) -> str:
         finally:
             if hasattr(provider, "shutdown"):
                 provider.shutdown()
-        return str(answered or "it started; it has no test of its own")
+        return str(answered or "it started; it offers no test")
 
     return str(within(seconds, _for(home, ask)))
 

@@ -71,7 +71,12 @@ def _reached(model: HttpModel, *, is_set: bool) -> Check:
         return Check(name="model", state=PROBLEM, found=found, remedy=endpoint.key_remedy)
     if answer.status_code >= _SERVER_ERROR:
         found = f"{endpoint.provider} answers with {answer.status_code}"
-        return Check(name="model", state=WARNING, found=found, remedy="try again later; set fallback_models to go on")
+        return Check(
+            name="model",
+            state=WARNING,
+            found=found,
+            remedy="try again later; set fallback_models to continue meanwhile",
+        )
     counts = f"{model.name} at {endpoint.provider} answers; it counts as {model.context_length:,} tokens of context"
     told = _window(answer, model.name)
     if told is None or told == model.context_length or (is_set and told > model.context_length):
@@ -186,7 +191,7 @@ def _guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]
     try:
         yield from check()
     except (HermesError, OSError) as error:
-        yield Check(name=name, state=PROBLEM, found=str(error), remedy="see the message; the other checks went on")
+        yield Check(name=name, state=PROBLEM, found=str(error), remedy="see the message; the other checks continued")
 
 
 def _free_space(home: Home) -> Iterator[Check]:

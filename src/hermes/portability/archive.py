@@ -88,7 +88,7 @@ def _recipient(age: Any, text: str) -> Any:
     try:
         return (age.ssh if text.startswith("ssh-") else age.x25519).Recipient.from_str(text)
     except age.RecipientError as error:
-        raise SettingsError(f"{text!r} is no public key of age (age1…) or of SSH (ssh-ed25519 …): {error}") from error
+        raise SettingsError(f"{text!r} is not a public key of age (age1…) or SSH (ssh-ed25519 …): {error}") from error
 
 
 def _identities(age: Any, path: str) -> list[Any]:
@@ -362,7 +362,7 @@ class ArchiveReader:
             with self._opened(MANIFEST) as file:
                 data = self._piece(file, _LARGEST_MANIFEST + 1, MANIFEST)
         except (DamagedFile, StorageError, FileNotFoundError) as error:
-            raise DamagedFile(f"{self.path} has no readable {MANIFEST}, so it is no archive of Hermes") from error
+            raise DamagedFile(f"{self.path} has no readable {MANIFEST}, so it is not an archive of Hermes") from error
         try:
             about = json.loads(data)
         except (ValueError, RecursionError) as error:
@@ -443,7 +443,7 @@ def open_inside(root: str, path: str) -> Iterator[IO[bytes]]:
         os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file,
     ):
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UnsafePath(f"{os.path.join(root, path)} is no regular file")
+            raise UnsafePath(f"{os.path.join(root, path)} is not a regular file")
         yield file
 
 

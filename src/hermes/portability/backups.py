@@ -187,7 +187,7 @@ def restore_backup(path: str, home: str, *, enable: bool = False, key: Key | Non
         for number, original in enumerate(about.get("provider_paths") or ()):
             place = os.path.join(home, "restored", ELSEWHERE, str(number))
             if os.path.isdir(place):
-                done.beside.append(f"{place} holds what stood at {original}; copy it there yourself")
+                done.beside.append(f"{place} holds what was at {original}; copy it there yourself")
     return done
 
 
@@ -209,5 +209,5 @@ def _is_same(reader: ArchiveReader, home: str) -> bool:
 
 
 def _checked(reader: ArchiveReader) -> dict[str, Any]:
-    reader.check_format(FORMAT, VERSION, "no backup; an export is brought in with `hermes import`")
+    reader.check_format(FORMAT, VERSION, "not a backup; import an export with `hermes import`")
     return reader.about

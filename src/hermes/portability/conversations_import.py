@@ -395,7 +395,7 @@ class Importer:
         if self._open is None or self._open.session_id != session_id:
             self._close()
             if self._db.find_session(session_id) is None:
-                raise BadLine(f"there is no session {session_id!r}; its line is missing or stands further down")
+                raise BadLine(f"there is no session {session_id!r}; its line is missing or further down")
             seen = self._seen.get(session_id, 0)
             self._open = _Receiver(self._db, session_id, self._result, self._ids, seen=seen)
         try:

@@ -353,4 +353,4 @@ def _database_stamps(path: str) -> list[Stamp]:
 
 
 def _changed(path: str) -> StorageError:
-    return StorageError(f"{path} was changed by somebody else meanwhile; nothing was migrated, try again")
+    return StorageError(f"{path} was changed by another program meanwhile; nothing was migrated, try again")

@@ -104,7 +104,7 @@ class HermesAgentFile:
         with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
             readable = merged(path, place)
             if foreign_program(readable) != HERMES_AGENT:
-                raise StorageError(f"{path} is no database of hermes-agent: it has no tables sessions and messages")
+                raise StorageError(f"{path} is not a database of hermes-agent: it has no tables sessions and messages")
             connection = open_unchanged(readable)
             if connection is None:
                 raise DamagedFile(f"{path} cannot be read; repair it with hermes-agent's own command first")
@@ -503,7 +503,7 @@ class Adoption:
         target = home.join(DATABASE)
         item = Item(kind="sessions", source=path, destination=target, status=MIGRATED, last=True)
         if foreign_program(path) != HERMES_AGENT:
-            item.status, item.reason = ARCHIVED, "it is no database of hermes-agent"
+            item.status, item.reason = ARCHIVED, "it is not a database of hermes-agent"
             return item
         if os.path.exists(target) and foreign_program(target) is not None:
             item.status, item.reason = ERROR, "another program's database is in its place; adopt that one first"
@@ -562,7 +562,7 @@ def _accepted(home: Home, settings: Settings, target: str) -> Item:
         change_memory(copy, store, target, lambda store: store.adopt(target, cause=cause))
 
     item = Item(kind=target, source=path, destination=path, status=MIGRATED, last=True, act=act)
-    item.reason = "it was written in another form; its bytes are kept beside it"
+    item.reason = "it was written in another form; its bytes are kept next to it"
     return item
 
 

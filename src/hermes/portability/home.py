@@ -548,7 +548,7 @@ def _record(line: bytes, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DamagedFile(f"{path} holds a line that is not JSON ({str(error)[:100]})") from error
     if not isinstance(record, dict):
-        raise DamagedFile(f"{path} holds a line that is no JSON object")
+        raise DamagedFile(f"{path} has a line that is not a JSON object")
     return record
 
 

@@ -51,7 +51,7 @@ class Moved:
 def move(source: SessionDB, target: SessionDB, progress: Callable[[int, int], object]) -> Moved:
     """Copies everything and compares it; raises when the target has something else."""
     if target.store.has_others():
-        raise StorageError(f"{target.path} holds conversations of other owners; move into a file of its own")
+        raise StorageError(f"{target.path} holds conversations of other owners; move into a separate file")
     keys = [session.key for session in Pages.of_db(source).sessions()]
     if strange := sorted({session.key for session in Pages.of_db(target).sessions()} - set(keys)):
         raise StorageError(

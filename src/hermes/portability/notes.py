@@ -190,7 +190,7 @@ def _recognised(path: str) -> str:
         return LETTA
     if path.endswith((".json", ".jsonl")):
         return MEM0
-    raise SettingsError(f"{path} is in none of the formats that can be told apart; say which with --format")
+    raise SettingsError(f"{path} is in no format Hermes recognises; name it with --format")
 
 
 def _claude_code(found: ForeignMemory, path: str, target: str | None) -> None:

@@ -297,7 +297,7 @@ class Migration:
             label = os.path.basename(other)
             for inside, full in files_below(other):
                 if inside.endswith(".md") and inside.count("/") <= 1:
-                    why = "it belongs to another agent; a profile of its own would be its place"
+                    why = "it belongs to another agent; give it a separate profile"
                     found.append(planner.archived("archive", full, f"{label}/{inside}", why))
         return [item for item in found if item.status != SKIPPED or item.reason]
 

@@ -65,7 +65,7 @@ def _copy(path: str, to: str) -> None:
         raise explain("read", path, error) from error
     try:
         if not stat.S_ISREG(os.fstat(source).st_mode):
-            raise UnsafePath(f"{path} is no regular file; move it away and try again")
+            raise UnsafePath(f"{path} is not a regular file; move it away and try again")
         target = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
         with os.fdopen(target, "wb") as file:
             while piece := os.read(source, _PIECE):
@@ -198,7 +198,7 @@ def read_bytes(path: str, at_most: int = LARGEST_FILE) -> bytes:
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                raise StorageError(f"{path} is no regular file; it stays where it is")
+                raise StorageError(f"{path} is not a regular file; it stays where it is")
             if status.st_size > at_most:
                 raise StorageError(f"{path} has {status.st_size:,} bytes, more than {at_most:,}; it stays where it is")
             return file.read(at_most + 1)
@@ -270,5 +270,5 @@ def _json5(text: str) -> dict[str, Any]:
         except (YAMLError, ValueError, RecursionError) as error:
             raise ValueError(str(error).split("\n", maxsplit=1)[0]) from error
     if not isinstance(tree, dict):
-        raise ValueError("it is no JSON object")  # noqa: TRY004 - one kind of error for one reader
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - one kind of error for one reader
     return tree

@@ -329,7 +329,7 @@ def usable_result(returned: object) -> str:
     try:
         text = json.dumps(_cleaned(found), ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
-        return tool_error(f"the provider returned something that is no JSON: {error}")
+        return tool_error(f"the provider returned something that is not JSON: {error}")
     return text if len(text) <= 2 * _LARGEST_RESULT else tool_error("the result is too large; ask for less")
 
 

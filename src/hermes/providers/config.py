@@ -160,7 +160,7 @@ def home_of(path: str) -> Home:
 
 def _file(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise SettingsError(f"{name!r} is no name of a provider; use letters, digits, - and _")
+        raise SettingsError(f"{name!r} is not the name of a provider; use letters, digits, - and _")
     return f"{name}.json"
 
 

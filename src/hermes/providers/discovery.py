@@ -123,7 +123,7 @@ class RegistrationContext:
         required = ("name", "is_available", "initialize", "get_tool_schemas")
         lacking = [member for member in required if not hasattr(provider, member)]
         if lacking:
-            raise TypeError(f"{type(provider).__name__} is no memory provider: it has no {', '.join(lacking)}")
+            raise TypeError(f"{type(provider).__name__} is not a memory provider: it has no {', '.join(lacking)}")
         self.provider = self.provider or provider
 
     def __getattr__(self, name: str) -> Any:

@@ -544,7 +544,7 @@ class MemoryManager:
             return tool_error(f"{handle.name} is not ready: {handle.problem or 'it is still starting'}")
         if handle.health.rests or handle.stuck:
             why = handle.health.last_error
-            return tool_error(f"{handle.name} does not work at the moment ({why}); go on without it")
+            return tool_error(f"{handle.name} does not work at the moment ({why}); continuing without it")
         given = dict(args)
         try:
             returned = handle.ask(
@@ -553,7 +553,9 @@ class MemoryManager:
         except TimedOut:
             handle.gave_up = True
             handle.health.missed(RECALL, self.limits.tool_seconds)
-            return tool_error(f"{handle.name} did not answer within {self.limits.tool_seconds:g} s; go on without it")
+            return tool_error(
+                f"{handle.name} did not answer within {self.limits.tool_seconds:g} s; continuing without it"
+            )
         except BaseException as error:  # noqa: BLE001 - a provider may raise anything
             handle.health.last_error = in_words(error)
             return tool_error(in_words(error))
@@ -660,7 +662,7 @@ class MemoryManager:
             if not self._settled(handle, job, end):
                 said = str(getattr(handle.provider, "unavailable_because", "") or "")
                 why = handle.health.last_error or said or "its packages or settings are missing"
-                self._not_taken(f"{handle.name} is not available: {why}; `hermes memory status` tells more")
+                self._not_taken(f"{handle.name} is not available: {why}; `hermes memory status` says more")
                 self._handles.remove(handle)
                 handle.stop()
 

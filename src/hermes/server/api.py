@@ -583,7 +583,7 @@ def _failed(error: HermesError) -> Response:
     if isinstance(error, WriteRefused):
         return JSONResponse(wire.error_body(str(error), code=error.kind), 409 if error.kind == "full" else 422)
     if isinstance(error, LockTimeout):
-        busy = wire.error_body("somebody else is writing; try again", "server_error", code="busy")
+        busy = wire.error_body("another program is writing; try again", "server_error", code="busy")
         return JSONResponse(busy, 503, {"retry-after": "1"})
     if isinstance(error, SettingsError):
         return JSONResponse(wire.error_body(str(error)), 400)

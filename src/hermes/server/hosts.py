@@ -156,7 +156,7 @@ def _runner() -> tuple[str, ...]:
         runner, words = os.environ.get("UV") or shutil.which("uv"), ["tool", "run", "--from"]
     if not runner:
         raise NotFound(
-            f"this copy of Hermes lies in a cache ({sys.prefix}) that may be deleted, and neither uv nor pipx is on "
+            f"this copy of Hermes is in a cache ({sys.prefix}) that may be deleted, and neither uv nor pipx is on "
             "PATH to run it again. Install it with `uv tool install` or `pipx install`, then try again with that copy"
         )
     return (os.path.abspath(runner), *words, _requirement(), "hermes")

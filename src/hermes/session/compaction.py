@@ -256,7 +256,7 @@ class EngineHost:
 _LAST_EXCHANGE = 2  # messages that stay, however few may
 _ABORTED = (
     "and compression.abort_on_summary_failure is set, so the conversation stays as it is. `/compress` tries again;"
-    " set it to false to go on with an extract of the conversation's own words."
+    " set it to false to continue with an extract of the conversation's own words."
 )
 _USED_AGAIN = 24  # names used meanwhile that a prepared block can be told; with more it is about something else
 _PASSES = 3  # attempts to fit after a model said that it was too much
@@ -516,7 +516,7 @@ class Compactor:
         running = messages[settled:], ids[settled:]
         messages, ids, sizes = messages[:settled], ids[:settled], sizes[:settled]
         ours = engine if isinstance(engine, ContextCompressor) else None
-        refused = "" if ours else "it cannot be told which messages to take out"
+        refused = "" if ours else "it is unclear which messages to take out"
         if type(engine) is not ContextCompressor and cut is None:
             more = {"force": force, "memory_context": memory_context}
             try:
@@ -613,7 +613,7 @@ class Compactor:
                 return False
         self._host.reload()
         self._real = None
-        self._note("the session went on in another process; its newest state was loaded")
+        self._note("the session continued in another process; its newest state was loaded")
         return True
 
     @contextmanager

@@ -281,7 +281,7 @@ def _read(stored: object) -> dict[str, Any]:
 # roles that no model knows. What is stored stays as it is; what is sent is put in order.
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
-_LOST = "[A call of a tool that has no result stood here.]"
+_LOST = "[A tool call without a result was here.]"
 
 
 def in_tool_order(stored: Iterable[Numbered]) -> list[Numbered]:

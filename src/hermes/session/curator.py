@@ -222,7 +222,7 @@ class Curator:
         with self.log.alone():
             run = self.log.find(run_id)
             if run["undone_by"] or run.get("undoes"):
-                raise WriteRefused(f"run {run['id']} was taken back already, or is no run of its own", kind="undo")
+                raise WriteRefused(f"run {run['id']} was undone already, or is not a run", kind="undo")
             cause = Cause(origin="user", note=f"undo of run {run['id']}")
             written = [self._memory.undo(change_id, cause=cause) for change_id in reversed(run["changes"])]
             undone = [each.change.id for each in written if each.change]

@@ -203,7 +203,7 @@ def compress_with(
     except (Exception, SystemExit) as error:  # an engine is other people's code and may raise anything
         raise UnusableResult(f"it raised {type(error).__name__}: {error}") from error
     if not isinstance(made, list) or not all(isinstance(each, dict) and each.get("role") in _ROLES for each in made):
-        raise UnusableResult("what it returned is no list of messages with a role")
+        raise UnusableResult("it did not return a list of messages with a role")
     if why := _cannot_be_stored(made):
         raise UnusableResult(f"what it returned cannot be stored: {why}")
     placed = _placed(made, dict(zip(ids, messages, strict=True)))
@@ -256,6 +256,6 @@ def _cannot_be_stored(made: list[dict[str, Any]]) -> str:
     except (TypeError, ValueError, RecursionError) as error:
         return str(error)
     if not all(isinstance(key, str) for message in made for key in message):
-        return "the name of a field is no text"
+        return "the name of a field is not text"
     odd = [message["content"] for message in made if not isinstance(message.get("content"), str | list | None)]
     return f"content is {type(odd[0]).__name__}" if odd else ""

@@ -109,7 +109,7 @@ def answer(
     from hermes.base.events import Finished
 
     if budget is not None and limited and (why := budget.why_not(estimate(system) + estimate(text), task)):
-        raise ModelError(f"{why}; it goes on tomorrow")
+        raise ModelError(f"{why}; it continues tomorrow")
     end = time.monotonic() + seconds
     asked = model.stream(system, [{"role": "user", "content": text}], cancelled=lambda: time.monotonic() > end)
     try:

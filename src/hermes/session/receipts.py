@@ -340,7 +340,7 @@ class Receipt:
     """What one answer was made from, what was written, what waits for approval, and what it cost.
 
     `state` is intact, tampered (`problems` say what does not fit), unsealed (no key could be made at the time) or
-    unknown key (another home sealed it, and its key did not come along). `items` are there when one receipt is asked
+    unknown key (another home sealed it, and its key is not here). `items` are there when one receipt is asked
     for, not in lists.
     """
 
@@ -445,7 +445,7 @@ class Receipts:
             if (holder := self._db.session_of(message_id)) is not None:
                 self._db.set_rewound(holder.id, [message_id])
         return (
-            f"Message {item.message_id} taken back: nothing shows it any more. Its text stays in the file until the "
+            f"Message {item.message_id} withdrawn: nothing shows it any more. Its text stays in the file until the "
             "conversation is deleted (`hermes sessions delete`)."
         )
 

@@ -394,7 +394,7 @@ class MemorySession:
         """
         self._refuse_closed()
         if not self.context.messages or is_answer(self.context.messages[-1]):
-            raise OutOfOrder("there is no turn to finish: prepare_turn begins one, and this one has its answer already")
+            raise OutOfOrder("there is no turn to finish: call prepare_turn first; this one already has its answer")
         self._close_open_calls()
         saved = reply_message(reply, message or {})
         if interrupted:

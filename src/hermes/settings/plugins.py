@@ -20,7 +20,7 @@ def import_plugin(kind: str, name: str, folder: str) -> ModuleType:
     path = os.path.join(folder, "__init__.py")
     spec = importlib.util.spec_from_file_location(full_name, path, submodule_search_locations=[folder])
     if spec is None or spec.loader is None:
-        raise ImportError(f"{path} is no Python module")
+        raise ImportError(f"{path} is not a Python module")
     module = importlib.util.module_from_spec(spec)
     sys.modules[full_name] = module  # so that the plug-in's own relative imports work
     try:

@@ -381,7 +381,7 @@ def _help(chat: Chat, _rest: str) -> None:
     for name, (told, _) in SLASH_COMMANDS.items():
         chat.screen.line(f"{name:<{width}}  {told}")
     chat.screen.line()
-    chat.screen.line("Enter sends. Alt-Enter, or \\ at the end of a line, goes on. Tab completes.")
+    chat.screen.line("Enter sends. Alt-Enter, or \\ at the end of a line, starts a new line. Tab completes.")
     chat.screen.line("Ctrl-C stops an answer. Ctrl-O shows the last tool call. Ctrl-D quits.")
 
 
@@ -399,8 +399,8 @@ def _program(*words: str, default: str = "", joined: bool = False) -> Callable[[
 
 SLASH_COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
     "/new": ("start a new conversation [TITLE]", _new),
-    "/resume": ("go on with an earlier conversation [NUMBER, ID or TITLE]", _resume),
-    "/branch": ("go on in a copy, and keep this conversation as it is [TITLE]", _branch),
+    "/resume": ("resume an earlier conversation [NUMBER, ID or TITLE]", _resume),
+    "/branch": ("continue in a copy, and keep this conversation as it is [TITLE]", _branch),
     "/undo": ("take the last exchange back", _undo),
     "/retry": ("take the last exchange back and ask again", _retry),
     "/image": ("send an image with the next message [FILE, or FILE and a message]", _image),

@@ -330,7 +330,7 @@ class TurnView:
             case Notice(text=text):
                 self.screen.line(f"({text})", "dim")
             case TurnFinished(reason="interrupted"):
-                self.screen.line("(stopped; the conversation goes on from here)", "dim")
+                self.screen.line("(stopped; the conversation continues from here)", "dim")
             case TurnFinished(reason="length"):
                 self.screen.line("(the answer was cut off: it reached its longest length)", "dim")
             case _:

@@ -316,12 +316,12 @@ def _completion(given: ui.Given, context: ui.Context) -> None:
 
 
 COMMANDS = {
-    "config show": ui.command(_show, ui.option("--changed", "only those that stand in the file")),
+    "config show": ui.command(_show, ui.option("--changed", "only those set in the file")),
     "config get": ui.command(_get, ui.option("name KEY", "such as memory.nudge_interval, or a heading such as memory")),
     "config set": ui.command(
         _set,
         ui.option("name KEY", "such as memory.nudge_interval; `hermes config show` lists them"),
-        ui.option("value VALUE", "as it would stand in config.yaml; JSON works too"),
+        ui.option("value VALUE", "as you would write it in config.yaml; JSON works too"),
     ),
     "config unset": ui.command(
         _unset, ui.option("name KEY", "such as memory.nudge_interval; `hermes config show` lists them")

@@ -165,7 +165,7 @@ def _payload(given: ui.Given) -> dict[str, Any]:
     try:
         payload: Any = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise SettingsError(f"a hook sends a JSON object, and this is no JSON: {error}") from error
+        raise SettingsError(f"a hook sends a JSON object, and this is not JSON: {error}") from error
     if not isinstance(payload, dict):
         raise SettingsError("a hook sends a JSON object, and this is something else")
     return payload
@@ -195,6 +195,6 @@ COMMANDS = {
     "mcp record": ui.command(
         _record,
         ui.option("host HOST", "whose hook this is"),
-        ui.option("payload JSON", "what it tells (default: from standard input)", nargs="?"),
+        ui.option("payload JSON", "what it reports (default: from standard input)", nargs="?"),
     ),
 }

@@ -91,7 +91,9 @@ def _no_plugin(name: str, context: ui.Context) -> NotFound:
         for each in (os.path.join(context.home.operator, FOLDER), *engine_folders(context.home))
     ]
     if empty := next((each for each in places if os.path.isdir(each)), None):
-        return NotFound(f"{empty} has no __init__.py, so it is no plug-in; put the class, or register(ctx), into one")
+        return NotFound(
+            f"{empty} has no __init__.py, so it is not a plug-in; put the class, or register(ctx), into one"
+        )
     providers, engines = (
         ", ".join(row["name"] for row in rows if row["kind"] == kind) or "none" for kind in (PROVIDER, ENGINE)
     )
@@ -143,7 +145,7 @@ def run_provider_command(name: str, words: list[str], context: ui.Context) -> in
     with running_for(home.path):
         register = load_commands(name, home.operator)
         if register is None:
-            raise SettingsError(f"the memory provider {name} has no commands of its own (`hermes memory status`)")
+            raise SettingsError(f"the memory provider {name} has no commands (`hermes memory status`)")
         parser = argparse.ArgumentParser(prog=f"hermes {name}", description=f"Commands of the memory provider {name}.")
         register(parser)
         given = parser.parse_args(words)
@@ -357,7 +359,7 @@ COMMANDS = {
     ),
     "memory setup": ui.command(
         _setup,
-        ui.option("name NAME", "the provider; left out, you are asked", nargs="?"),
+        ui.option("name NAME", "the provider; without it you are asked", nargs="?"),
         ui.option("--set KEY=VALUE", "answer one of its questions", action="append"),
         ui.option("--yes", "ask nothing: use what is given, known or the default"),
         ui.option("--no-check", "do not try to connect"),

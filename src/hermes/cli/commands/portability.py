@@ -169,7 +169,7 @@ def _export(given: ui.Given, context: ui.Context) -> int:
     progress.close()
     held = f"{counted(done.files, 'file')} with {_conversations(done)}"
     lines = [f"{done.out} holds {held}; its checksums were verified"]
-    secrets = " (secrets come along with --with-secrets)"
+    secrets = " (--with-secrets includes secrets)"
     lines += [f"left out: {path}{secrets if path.endswith('.env') else ''}" for path in done.left_out or ()]
     names = ("out", "files", "sessions", "messages", "taken_back", "damaged", "left_out")
     ui.show(given, ui.pick(done, *names), *lines)
@@ -202,7 +202,7 @@ def _passphrase(*, twice: bool = False) -> str:
 
 
 def _conversations(done: Exported | Restored) -> str:
-    more = f" ({done.taken_back:,} more that had been taken back)" if done.taken_back else ""
+    more = f" ({done.taken_back:,} more that had been undone)" if done.taken_back else ""
     return f"{counted(done.sessions, 'session')} and {counted(done.messages, 'message')}{more}"
 
 

@@ -41,7 +41,7 @@ def _done(given: ui.Given, context: ui.Context) -> None:
 def _snooze(given: ui.Given, context: ui.Context) -> None:
     wanted = understood(_at(given.until), _now(context))
     if not wanted.due:
-        raise SettingsError(f"{given.until!r} is no time; write it like `tomorrow at 9` or `in 2 hours`")
+        raise SettingsError(f"{given.until!r} is not a time; write it like `tomorrow at 9` or `in 2 hours`")
     made = Reminders(context.home).change(given.id, state=WAITING, due=wanted.due, words=())
     ui.show(given, made.as_dict(), f"{made.id} comes up again {made.when}: {made.text}")
 

@@ -176,7 +176,7 @@ def _run(given: ui.Given, context: ui.Context) -> None:
     over.wait()
     logging.getLogger("hermes.gateway").info("stopping: what is being answered is finished first")
     if not gateway.stop():
-        logging.getLogger("hermes.gateway").warning("some answers took too long; the next start goes on with them")
+        logging.getLogger("hermes.gateway").warning("some answers took too long; the next start continues with them")
         logging.shutdown()
         os._exit(ui.OK)  # everything is stored; the threads that still wait for a model have nothing left to save
 

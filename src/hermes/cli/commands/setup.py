@@ -171,7 +171,7 @@ def _address(screen: Screen, suggested: str, key: str) -> tuple[str, list[Mappin
     while models is None and not answers(address):
         screen.line(f"nothing answers at {address}: start the server, or type another address", "yellow")
         before = address
-        address, models = _looked_up(ui.ask("Address (Enter goes on with this one)", address), key)
+        address, models = _looked_up(ui.ask("Address (Enter keeps this one)", address), key)
         if address == before:
             break
     return address, models

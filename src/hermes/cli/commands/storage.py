@@ -30,7 +30,7 @@ def _address(given: ui.Given, context: ui.Context) -> str:
 
 def _checked(address: str) -> str:
     if not is_address(address):
-        raise SettingsError(f"{address[:60]!r} is no address of a database; it begins with postgresql://")
+        raise SettingsError(f"{address[:60]!r} is not the address of a database; it starts with postgresql://")
     return address
 
 

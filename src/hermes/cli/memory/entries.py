@@ -478,7 +478,7 @@ COMMANDS = {
         _log,
         ui.option("-n --limit N", "only the newest N (default: all)", type=int, default=0),
         ui.option("--grep TEXT", "only changes whose entries contain this", default=""),
-        ui.option("--session ID|TITLE", "only what this conversation was told or wrote, and when and how"),
+        ui.option("--session ID|TITLE", "only what this conversation learned or wrote, when and how"),
         *targets(None),
     ),
     "memory undo": ui.command(

@@ -247,7 +247,7 @@ def _lines(told: Repair, *, dry_run: bool) -> Iterator[str]:
     if found.summaries:
         yield f"{keep} {found.summaries:,} summaries of the lossless engine"
     if found.altered:
-        yield f"{len(found.altered):,} messages were altered; they are left out and stand in unverified.jsonl"
+        yield f"{len(found.altered):,} messages were altered; they are left out and kept in unverified.jsonl"
     if found.lost:
         yield f"{found.lost:,} messages are lost"
     if found.damaged_sessions:
@@ -272,7 +272,7 @@ def _restore(given: ui.Given, context: ui.Context) -> None:
         given,
         {"session_id": restored, "restored_from": session.id, "title": title, "messages": messages},
         f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is",
-        f"`hermes --resume {restored}` goes on from there, with a model that has room for it",
+        f"`hermes --resume {restored}` continues from there, with a model that has room for it",
     )
 
 

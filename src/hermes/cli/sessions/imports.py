@@ -76,7 +76,7 @@ def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Importe
             return work.finish()
         except KeyboardInterrupt:
             progress.close()
-            ui.problem("stopped; the same command goes on from here, and --discard takes back what came in")
+            ui.problem("stopped; the same command continues from here, and --discard undoes it")
             raise
         finally:
             progress.close()
@@ -315,8 +315,8 @@ COMMANDS = {
         ui.option("--format", "what it is (default: recognised by itself)", choices=FORMATS),
         ui.option("--project NAME", "file everything under this project"),
         ui.option("--source NAME", "source of sessions that name none (JSONL)", default="import"),
-        ui.option("--watch", "go on and bring in what is new until stopped"),
+        ui.option("--watch", "keep running and import what is new until stopped"),
         ui.option("--interval SECONDS", "how often --watch looks (default: 5)", type=_seconds, default=5.0),
-        ui.option("--discard", "take back what an unfinished import of it (or all of them) brought in"),
+        ui.option("--discard", "undo what an unfinished import of it (or all of them) added"),
     ),
 }

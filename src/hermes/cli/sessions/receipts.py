@@ -85,7 +85,7 @@ def _never(given: ui.Given, context: ui.Context) -> None:
 
 _HINTS = {
     "unsealed": "no key could be written when the answer was given",
-    "unknown key": "another home sealed it, and its key did not come along",
+    "unknown key": "another home sealed it, and its key is not here",
 }
 
 

@@ -141,7 +141,7 @@ def parse_explicit(text: str, words: Words) -> Explicit:
     parser = _Parser(_LEXEME.findall(text), words)
     whole = parser.alternatives()
     if parser.left:
-        raise DoesNotParse(f"{parser.left[0][2] or parser.left[0][3]!r} does not belong where it stands")
+        raise DoesNotParse(f"{parser.left[0][2] or parser.left[0][3]!r} does not belong there")
     if whole is None or whole.finds is None:
         raise DoesNotParse("nothing in it can be looked up")
     parser.result.finds, parser.result.passes, parser.result.may_pass = whole.finds, whole.passes, whole.may_pass

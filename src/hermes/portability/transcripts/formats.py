@@ -102,7 +102,7 @@ def read(source: Source, told: Told, on_bytes: Callable[[int], None] | None = No
             if is_one(item):
                 yield from conversations(item)
             else:
-                told("an item is no conversation in this format and is left out")
+                told("an item is not a conversation in this format and is left out")
 
 
 def recognised(path: str) -> str | None:
@@ -135,9 +135,7 @@ def _named(path: str) -> str:
                     f"{path} is a database, but neither one of hermes-agent nor a session store of the Agents SDK; "
                     "a Hermes home is moved with `hermes export` and `hermes import`"
                 )
-        raise SettingsError(
-            f"{path} is in none of the formats that can be told apart; say which with --format ({', '.join(FORMATS)})"
-        )
+        raise SettingsError(f"{path} is in no format Hermes recognises; name it with --format ({', '.join(FORMATS)})")
     return found
 
 

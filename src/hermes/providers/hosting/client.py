@@ -281,7 +281,7 @@ class ProviderProcess:
         try:
             told = json.loads(payload)
         except (ValueError, RecursionError):
-            raise self._lost(ChannelBroken("sent something that is no answer")) from None
+            raise self._lost(ChannelBroken("sent something that is not an answer")) from None
         if kind == FAULT:
             raise _raised(told)
         return told

@@ -217,9 +217,9 @@ class Brv:
         try:
             found = json.loads(line)
         except ValueError as error:
-            raise self._malformed("something that is no JSON") from error
+            raise self._malformed("something that is not JSON") from error
         if not isinstance(found, dict):
-            raise self._malformed("something that is no message")
+            raise self._malformed("something that is not a message")
         return found
 
     def _piece(self, end: float) -> bytes:

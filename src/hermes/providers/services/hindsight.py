@@ -237,7 +237,7 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         api, bank = self._opened(), self._bank(self._session_id)
         documents = api.sources(bank, memory_id)
         if not documents:
-            raise ProviderError(f"no document stands behind {memory_id}; it goes with its sources", kind="refused")
+            raise ProviderError(f"no document is behind {memory_id}; it goes with its sources", kind="refused")
         gone = sum(api.drop(bank, document) for document in documents)
         return {"result": "forgotten", "memory_id": memory_id, "memories_deleted": gone}
 

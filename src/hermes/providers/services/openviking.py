@@ -406,7 +406,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
     def viking_forget(self, args: dict[str, Any]) -> dict[str, Any]:
         uri = self._allowed(text_of(args, "uri"))
         if not uri.startswith(self._memories()) or not uri.endswith(".md") or uri.endswith(_BLURBS):
-            raise ProviderError(f"{uri} is no memory of yours; viking_search shows their addresses", kind="refused")
+            raise ProviderError(f"{uri} is not a memory of yours; viking_search shows their addresses", kind="refused")
         if not self._opened().delete(uri):
             raise ProviderError(f"there is no memory {uri}; viking_search shows what is there", kind="missing")
         return {"status": "deleted", "uri": uri}
@@ -472,7 +472,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
 
     def _allowed(self, uri: str) -> str:
         if not uri.startswith("viking://") or ".." in uri or not self._is_mine(uri):
-            raise ProviderError(f"{uri} is no address of yours; viking_search shows them", kind="refused")
+            raise ProviderError(f"{uri} is not an address of yours; viking_search shows them", kind="refused")
         return uri
 
     def _one(self, uri: str, level: str, cap: int) -> dict[str, Any]:
