@@ -267,6 +267,8 @@ def _same_frame(old: Claim, new: Claim) -> bool:
         verb = min(old.verb, before - 1)
     if not was or not is_ or before < _SEVERAL or len(was) > _LONGEST_VALUE or {*was} & {*is_} & _PLACING:
         return False
+    if was[0] != is_[0] and all(part[0].endswith(("ed", "en")) for part in (was, is_)):
+        return False  # "is written in Python", "is licensed under MIT": two things about it, not two values of one
     kinds = [{_kind(word) for word in part} - {"", "code"} for part in (was, is_)]
     if kinds[0] != kinds[1] or (kinds[0] and _kind(was[0]) != _kind(is_[0])) or ("not" in was) != ("not" in is_):
         return False

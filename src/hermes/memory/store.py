@@ -376,10 +376,10 @@ _CHANGING = "mov moved switch chang replac instead longer anymore quit sold left
 _CHANGE = frozenset(_CHANGING.split())
 
 
-def contradicted(content: str, entries: Iterable[str]) -> list[tuple[str, bool, bool]]:
-    """The entries a later statement takes the place of; whether it surely does, and whether of all the entry says.
+def contradicted(content: str, entries: Iterable[str]) -> list[tuple[str, int, bool]]:
+    """The entries a later statement may take the place of: how sure that is, and whether of all the entry says.
 
-    It is sure when the statement itself tells of a change; else it may be that both hold.
+    2 when the statement itself tells of a change, 1 when only the value differs, 0 when both may hold.
     """
     words = _words(content)
     alike = [entry for entry in entries if words & _CHANGE or words & _words(entry)]
@@ -390,7 +390,9 @@ def contradicted(content: str, entries: Iterable[str]) -> list[tuple[str, bool, 
     new = claim_of(content)
     scored = [(entry, max((points(claim_of(each), new) for each in sentences(entry)), default=0)) for entry in alike]
     return [
-        (entry, score >= SURE and new.cue > 0, len(sentences(entry)) == 1) for entry, score in scored if score >= LIKELY
+        (entry, (score >= SURE) + (score >= SURE and new.cue > 0), len(sentences(entry)) == 1)
+        for entry, score in scored
+        if score >= LIKELY
     ]
 
 
@@ -795,7 +797,7 @@ class MemoryStore:
         return room
 
     def _judge(self, target: str, cause: Cause) -> Judge:
-        """What a new entry supersedes: what it surely replaces, and what it likely does when the person wrote it.
+        """What a new entry supersedes: what it says has changed, and what it gives another value when a person wrote it.
 
         A pinned entry stays, as does one that says more than what changed; text from outside supersedes nothing that
         is trusted.
@@ -810,7 +812,7 @@ class MemoryStore:
             for entry, sure, whole in found:
                 pinned = entry in marks and marks[entry].pinned
                 allowed = text.is_trusted(cause.origin) or (entry in origins and not origins[entry].trusted)
-                if self._supersedes and allowed and whole and not pinned and (sure or cause.origin == "user"):
+                if self._supersedes and allowed and whole and not pinned and sure > (cause.origin != "user"):
                     leaving.append(Leaving(entry=entry, reason=f"superseded {day(time.time())}", into=content))
                 else:
                     disputed.append(entry)
