@@ -298,7 +298,7 @@ def test_a_command_is_completed_with_what_it_does(home: Path) -> None:
     with Terminal(home) as terminal:
         terminal.wait_for_prompt()
         terminal.send("/bra")
-        terminal.wait_for("go on in a copy")
+        terminal.wait_for("continue in a copy")
         terminal.send(TAB)
         terminal.wait_for("> /branch")
 

@@ -29,7 +29,7 @@ def test_commands_that_make_no_sense_here_say_what_would(home: Path, api: BotApi
     prepare(home, api)
     with running(home) as gateway:
         assert "there is no conversation here yet" in ask(api, gateway, ANN, "/handover")
-        assert "no other conversation of yours" in ask(api, gateway, ANN, "/continue")
+        assert "no other conversation to continue" in ask(api, gateway, ANN, "/continue")
         assert "/memory forget NUMBER" in ask(api, gateway, ANN, "/memory forget seven")
         assert "/forget me removes everything" in ask(api, gateway, ANN, "/forget it")
         assert "this code is not good" in ask(api, gateway, ANN, "/forget me 123456")

@@ -263,7 +263,7 @@ def test_a_helper_model_may_merge_in_the_words_of_the_entries(consolidating: Pat
         ({"op": "supersede", "old": 1, "new": 3}, "from outside"),
         ({"op": "category", "entry": 1, "category": "secrets"}, "no category"),
         ({"op": "forget everything"}, "no operation"),
-        ("prose", "no JSON object"),
+        ("prose", "not a JSON object"),
     ],
 )
 def test_what_a_helper_model_invents_loses_or_may_not_do_is_refused(
@@ -285,7 +285,7 @@ def test_proposals_share_the_quarter_and_prose_or_an_outage_changes_nothing(cons
     run = curator(consolidating, ask=proposing(*merges)).run()
     assert (len(run["operations"]), len(run["refused"])) == (2, 2)
     assert len(store.entries("memory")) == 9
-    assert "no JSON list" in curator(consolidating, ask=lambda *_: "I tidied everything up!").run()["refused"][0]
+    assert "not a JSON list" in curator(consolidating, ask=lambda *_: "I tidied everything up!").run()["refused"][0]
 
     def broken(_system: str, _entries: str) -> str:
         raise ModelBusy("overloaded")

@@ -63,7 +63,7 @@ def test_several_words_are_one_text(hermes: Command) -> None:
     assert hermes("memory", "list", "--target", "user", "--json").json["user"]["entries"] == ["I use vim"]
     assert hermes("memory", "remove", "use", "vim", "--target", "user", "--json").json["entries"] == []
     unclear = hermes("memory", "replace", "vim", "I", "use", "emacs")  # where would the old text end?
-    assert (unclear.code, "stands in quotes" in unclear.err) == (2, True)
+    assert (unclear.code, "in quotes" in unclear.err) == (2, True)
 
 
 @pytest.mark.proves("curated.numbers")

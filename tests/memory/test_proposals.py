@@ -31,7 +31,7 @@ def merge(*entries: Any, keep: Any = 1, **more: Any) -> dict[str, Any]:
 
 
 REFUSED: list[tuple[Any, str]] = [
-    ("merge them all", "no JSON object"),
+    ("merge them all", "not a JSON object"),
     ({"op": "rewrite"}, "there is no operation 'rewrite'"),
     ({"op": "category", "entry": 1, "category": "beverages"}, "there is no category 'beverages'"),
     ({"op": "category", "entry": 99, "category": "environment"}, "there is no entry 99"),

@@ -227,7 +227,7 @@ class TestOpenViking(ServiceScenarios):
             ("viking_forget", {"uri": other}),
             ("viking_read", {"uri": "viking://user/ada/../bob/memories"}),
         ):
-            assert "no address of yours" in ada.handle_tool_call(name, arguments)
+            assert "not an address of yours" in ada.handle_tool_call(name, arguments)
         assert "parrots" not in ada.handle_tool_call("viking_search", {"query": "green parrots"})
         assert len(service.files) == 1
 

@@ -160,5 +160,5 @@ def test_a_file_that_cannot_be_understood_says_where(tmp_path: Path, text: str, 
     (tmp_path / "mem.json").write_text(text)
     with pytest.raises(SettingsError, match=problem):
         configured("mem", str(tmp_path), FIELDS)
-    with pytest.raises(SettingsError, match="no name of a provider"):
+    with pytest.raises(SettingsError, match="not the name of a provider"):
         read_config("../mem", str(tmp_path))

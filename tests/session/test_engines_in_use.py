@@ -213,7 +213,7 @@ def test_a_plug_in_that_is_nowhere_is_told_with_both_folders(home: Path, hermes:
     ("old", "new", "said"),
     [
         ("[note, *messages[-2:]]", "[note]", "compress, given 161 messages, is not followed: it dropped the person's"),
-        ("[note, *messages[-2:]]", "messages[5]", "compress, given 161 messages, is not followed: what it returned is"),
+        ("[note, *messages[-2:]]", "messages[5]", "compress, given 161 messages, is not followed: it did not return"),
         ("return [note", "return messages[1:] and [note", "compress, given a single message, is not followed: it"),
         ("return [note, *messages[-2:]]", "return messages", "ok  tail           loads, and takes nothing out of 161"),
         ("> 1000", "> 10 ** 9", "it would not have begun by itself at"),

@@ -381,7 +381,7 @@ def _help(chat: Chat, _rest: str) -> None:
     for name, (told, _) in SLASH_COMMANDS.items():
         chat.screen.line(f"{name:<{width}}  {told}")
     chat.screen.line()
-    chat.screen.line("Enter sends. Alt-Enter, or \\ at the end of a line, starts a new line. Tab completes.")
+    chat.screen.line("Enter sends. Alt-Enter, or \\ at the end of a line, new line. Tab completes.")
     chat.screen.line("Ctrl-C stops an answer. Ctrl-O shows the last tool call. Ctrl-D quits.")
 
 
