@@ -248,6 +248,12 @@ def points(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int:
     return min(max(total, likely), SURE if new.given_up & old.value else SURE - 1)
 
 
+def _two_things(was: Sequence[str], is_: Sequence[str]) -> bool:
+    """Whether two ends of a sentence tell two things: "is written in Python" and "is licensed under MIT"."""
+    participles = was[0] != is_[0] and all(part[0].endswith(("ed", "en")) for part in (was, is_))
+    return participles or bool({*was} & {*is_} & _PLACING)
+
+
 def _same_frame(old: Claim, new: Claim) -> bool:
     """The same words up to the value, or around it, with a verb among them that holds for one value at a time."""
     a = tuple(each for each in old.tokens if each not in _NOW)
@@ -265,10 +271,8 @@ def _same_frame(old: Claim, new: Claim) -> bool:
     verb = max((at for at in range(before) if a[at] in _COPULAS | _SINGLE | _GENERIC), default=0)
     if not verb and old.subject and a[before - 1] == "of":  # "died in the city of"
         verb = min(old.verb, before - 1)
-    if not was or not is_ or before < _SEVERAL or len(was) > _LONGEST_VALUE or {*was} & {*is_} & _PLACING:
+    if not was or not is_ or before < _SEVERAL or len(was) > _LONGEST_VALUE or _two_things(was, is_):
         return False
-    if was[0] != is_[0] and all(part[0].endswith(("ed", "en")) for part in (was, is_)):
-        return False  # "is written in Python", "is licensed under MIT": two things about it, not two values of one
     kinds = [{_kind(word) for word in part} - {"", "code"} for part in (was, is_)]
     if kinds[0] != kinds[1] or (kinds[0] and _kind(was[0]) != _kind(is_[0])) or ("not" in was) != ("not" in is_):
         return False

@@ -797,7 +797,7 @@ class MemoryStore:
         return room
 
     def _judge(self, target: str, cause: Cause) -> Judge:
-        """What a new entry supersedes: what it says has changed, and what it gives another value when a person wrote it.
+        """What a new entry supersedes: what it says has changed; a person's entry also what it gives another value.
 
         A pinned entry stays, as does one that says more than what changed; text from outside supersedes nothing that
         is trusted.
