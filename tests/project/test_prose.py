@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PATTERNS = ("[A-BD-Z]*.md", "CONTRIBUTING.md", "docs/*.md", "docs/[cgp]*/*.md", "src/hermes/**/text/*.md")
+PATTERNS = ("*.md", "docs/*.md", "docs/[cgp]*/*.md", "src/hermes/**/text/*.md")
 PAGES = sorted(path for pattern in PATTERNS for path in ROOT.glob(pattern))
 PHRASES = [
     re.split(r"\s{2,}", line.rstrip(), maxsplit=1)

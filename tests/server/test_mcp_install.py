@@ -187,7 +187,7 @@ def test_a_copy_in_the_cache_of_uvx_is_run_by_uv_again(
     monkeypatch.setenv("PATH", "/nowhere")
     ran = hermes("mcp", "install", "cursor")
     assert ran.code == 1
-    assert "lies in a cache" in ran.err
+    assert "is in a cache" in ran.err
 
 
 @pytest.mark.proves("mcp.status")

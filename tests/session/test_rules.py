@@ -321,7 +321,12 @@ def test_rules_can_be_switched_off_altogether(home: Path) -> None:
 
 @pytest.mark.proves("rules.sets")
 def test_rules_of_several_authors_are_recognised_and_fire_where_they_apply() -> None:
-    for name, figures in run().items():
+    measured = run()
+    held_out = measured.pop("held-out")  # nothing was learnt from it: the figures the guide states, as floors
+    assert held_out["recognised"] >= 0.76
+    assert held_out["fired"] >= 0.6
+    assert held_out["others"] <= 0.02
+    for name, figures in measured.items():
         assert figures["recognised"] >= 0.9, name
         assert figures["mistaken"] <= 0.1, name
         assert figures["fired"] >= 0.95 or not figures["calls"], name

@@ -220,7 +220,7 @@ _CACHE_MINIMUM = {
     "gpt-oss": 0,
 }
 # Whether the system may say something in the middle of a conversation, at Anthropic's own API.
-_SYSTEM_MESSAGES = {"claude-opus-4-8": True, "claude-opus-5": True}
+_SYSTEM_MESSAGES = {"claude-opus-4-8": True}  # the model that the vendor names; another would answer 400
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 _CACHE_WRITES = {"5m": 1.25, "1h": 2.0}  # times the price of reading, at Anthropic; others take nothing for it
 # Whether a model takes images. One that is not listed is sent them and may refuse, see `HttpModel`.

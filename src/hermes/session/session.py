@@ -73,7 +73,7 @@ from hermes.settings.config import documents_of
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
 from hermes.storage.ports import OPTIONAL_WAIT
 from hermes.storage.records import new_id
-from hermes.tools.registry import CUT_OFF, failure, to_json
+from hermes.tools.registry import CUT_OFF, TOOLSETS, failure, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -781,6 +781,9 @@ class MemorySession:
         return self._ask_rules(lambda rules: rules.begin(public_words(typed), self._parts.now()))
 
     def _rules_for_call(self, name: str, arguments: str | Mapping[str, Any] | None) -> list[Fired]:
+        """Rules are about what the agent does; what it notes and looks up in its own memory needs no reminder."""
+        if any(name in TOOLSETS[own] for own in ("memory", "session_search", "skills", "context", "todo")):
+            return []
         return self._ask_rules(lambda rules: rules.before_call(name, parsed(arguments), self._parts.now()))
 
     def _ask_rules(self, ask: Callable[[RulesInForce], list[Fired]]) -> list[Fired]:
