@@ -216,6 +216,8 @@ def points(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int:
         return SURE
     if (not come and old.negated == new.negated) or len(new.tokens) > 2 * _MOST_TOKENS or _rivals(old, new):
         return 0
+    if (one := _numbered(old)) and (other := _numbered(new)) and one != other:
+        return 0  # "Fact 1: …", "Fact 2: …"
     given_up = new.given_up & old.value or (_contrasted(old, new) if asked else frozenset())
     answers = bool(asked & old.words) and asked & old.words <= new.words and len(asked & shared) >= _HALF * len(asked)
     if asked and not given_up and len(asked & shared) < _HALF * len(asked & old.words):
@@ -246,6 +248,11 @@ def points(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int:
     total -= 3 * (not change and (not kinds or covered < 1)) + 3 * (_is_event(old) and not given_up)
     # Only what is named as given up is as sure as the same words with another value.
     return min(max(total, likely), SURE if new.given_up & old.value else SURE - 1)
+
+
+def _numbered(claim: Claim) -> set[str]:
+    """The numbers before the verb, which tell things of one kind apart."""
+    return {word for word in claim.tokens[: claim.verb] if _kind(word) == "number"}
 
 
 def _two_things(was: Sequence[str], is_: Sequence[str]) -> bool:

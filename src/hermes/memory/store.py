@@ -379,7 +379,7 @@ _CHANGE = frozenset(_CHANGING.split())
 def contradicted(content: str, entries: Iterable[str]) -> list[tuple[str, int, bool]]:
     """The entries a later statement may take the place of: how sure that is, and whether of all the entry says.
 
-    2 when the statement itself tells of a change, 1 when only the value differs, 0 when both may hold.
+    2 when it surely does and tells of a change itself, 1 when only the value differs, 0 when that is likely.
     """
     words = _words(content)
     alike = [entry for entry in entries if words & _CHANGE or words & _words(entry)]
@@ -797,7 +797,7 @@ class MemoryStore:
         return room
 
     def _judge(self, target: str, cause: Cause) -> Judge:
-        """What a new entry supersedes: what it says has changed; a person's entry also what it gives another value.
+        """What a new entry supersedes: what it surely replaces, and what it likely does when the person wrote it.
 
         A pinned entry stays, as does one that says more than what changed; text from outside supersedes nothing that
         is trusted.
@@ -812,7 +812,7 @@ class MemoryStore:
             for entry, sure, whole in found:
                 pinned = entry in marks and marks[entry].pinned
                 allowed = text.is_trusted(cause.origin) or (entry in origins and not origins[entry].trusted)
-                if self._supersedes and allowed and whole and not pinned and sure > (cause.origin != "user"):
+                if self._supersedes and allowed and whole and not pinned and (sure > 1 or cause.origin == "user"):
                     leaving.append(Leaving(entry=entry, reason=f"superseded {day(time.time())}", into=content))
                 else:
                     disputed.append(entry)
