@@ -122,7 +122,7 @@ def test_nobody_replaces_the_built_in_and_only_engines_register() -> None:
     registry = EngineRegistry()
     registry.register_context_engine(ContextCompressor())
     assert registry.names() == []
-    with pytest.raises(TypeError, match="no context engine"):
+    with pytest.raises(TypeError, match="not a context engine"):
         registry.register_context_engine(object())  # type: ignore[arg-type]  # what a careless plug-in does
 
 

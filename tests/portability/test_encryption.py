@@ -99,7 +99,7 @@ def test_a_name_says_whether_an_archive_is_encrypted(home: Path, tmp_path: Path)
     for name, lock in (("a.zip", Lock(passphrase="x")), ("a.zip.age", None)):
         with pytest.raises(StorageError, match=r"encrypted when its name ends with \.zip\.age"):
             create_backup(str(home), str(tmp_path / name), lock=lock)
-    with pytest.raises(SettingsError, match="no public key of age"):
+    with pytest.raises(SettingsError, match="not a public key of age"):
         create_backup(str(home), str(tmp_path / "a.zip.age"), lock=Lock(recipients=["age1nonsense"]))
     assert not list(tmp_path.glob("a.zip*"))
 

@@ -67,7 +67,7 @@ class TestOpenViking(ServiceScenarios):
         added = call(manager, "viking_add_resource", url="https://example.org/a", reason="docs")
         assert added["root_uri"] == "viking://resources/page"
         assert "only addresses" in call(manager, "viking_add_resource", url="/etc/passwd")["error"]
-        assert "no memory" in call(manager, "viking_forget", uri=f"{MINE}/.overview.md")["error"]
+        assert "not a memory" in call(manager, "viking_forget", uri=f"{MINE}/.overview.md")["error"]
         assert call(manager, "viking_forget", uri=kept["uri"])["status"] == "deleted"
         assert "there is no memory" in call(manager, "viking_forget", uri=kept["uri"])["error"]
 

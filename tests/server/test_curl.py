@@ -50,7 +50,8 @@ def stage(home: Path) -> None:
 @pytest.fixture
 def up(home: Path) -> Iterator[Running]:
     made = Embedding(name="letters", dimensions=2, embed=lambda texts: [[1.0, 2.0] for _ in texts])
-    with running(home, find_embedding=lambda _setting: made) as service:
+    unlimited = "server:\n  requests_per_minute: 100000\n"  # many requests in a moment, on a fast machine
+    with running(home, settings=unlimited, find_embedding=lambda _setting: made) as service:
         yield service
 
 

@@ -90,11 +90,11 @@ def test_new_words_may_follow_results_without_an_answer_between(home: Path) -> N
 @pytest.mark.proves("session.misuse")
 def test_a_turn_is_finished_once(home: Path) -> None:
     with MemorySession.open(home) as session:
-        with pytest.raises(OutOfOrder, match="no turn to finish: prepare_turn begins one"):
+        with pytest.raises(OutOfOrder, match="no turn to finish: call prepare_turn first"):
             session.finish_turn("To nobody.")
         session.prepare_turn("hello")
         session.finish_turn("hi")
-        with pytest.raises(OutOfOrder, match="has its answer already"):
+        with pytest.raises(OutOfOrder, match="already has its answer"):
             session.finish_turn("hi")
         assert spoken(session) == [("user", "hello"), ("assistant", "hi")]
         session.prepare_turn("look")

@@ -72,9 +72,10 @@ BY_MESSAGE: dict[str, Callable[[SessionDB, str, int], Any]] = {
     "session_of": lambda db, _, mid: db.session_of(mid),
     "set_compacted": lambda db, mine, mid: db.set_compacted(mine, [mid]),
     "set_rewound": lambda db, mine, mid: db.set_rewound(mine, [mid]),
+    "keep_from_recall": lambda db, _, mid: db.keep_from_recall([mid]),
     "rewind": lambda db, mine, mid: db.rewind(mine, max(mid, _ABSENT_MESSAGE)),
 }
-BY_QUESTION = ("search", "list_sessions", "counts", "get_meta", "set_meta")
+BY_QUESTION = ("search", "list_sessions", "counts", "get_meta", "set_meta", "never_recalled")
 
 
 def run(trials: int, options: Options) -> Outcome:
@@ -176,6 +177,8 @@ def _unharmed(person: _Person) -> list[str]:
             problems.append(f"{name} was changed by somebody else")
         if session.model or session.end_reason or any(message.compacted for message in person.db.messages(name)):
             problems.append(f"{name} was marked by somebody else")
+    if person.db.never_recalled() & set(person.messages):
+        problems.append("its messages were kept from recall by somebody else")
     if person.db.get_meta("note") != person.secret:
         problems.append("its metadata was overwritten")
     return problems

@@ -169,7 +169,7 @@ def test_a_context_is_replaced_at_once_or_not_at_all(db: SessionDB) -> None:
     assert (db.session_details(session)["system_prompt"], db.get_meta(f"breaker:{session}")) == ("new", "1")
     assert Pages.of_db(db).holds_pointers(db.get_session(session))
     assert [number for number, _ in contexts.read(session, ids[2:4])] == ids[2:4]
-    with pytest.raises(StorageError, match="went on elsewhere"):
+    with pytest.raises(StorageError, match="continued elsewhere"):
         contexts.replace(session, new)
     assert len(db.messages(session)) == 11
 

@@ -102,6 +102,6 @@ def test_a_context_of_a_session_that_went_on_elsewhere_is_not_stored(path: Path)
         db.append("one", {"role": "user", "content": "said by another process meanwhile"})
         before = Contexts(db).live("one")
         context = NewContext(messages=[], ids=[], archive=[], last_id=last)
-        with pytest.raises(StorageError, match="went on elsewhere"):
+        with pytest.raises(StorageError, match="continued elsewhere"):
             Contexts(db).replace("one", context)
         assert Contexts(db).live("one") == before
