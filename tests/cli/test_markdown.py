@@ -166,6 +166,7 @@ def test_what_is_typed_during_an_answer_waits_in_the_input_line(home: Path) -> N
         terminal.send("typed too soo\x7fon" + ENTER)
         terminal.wait_for("> typed too soon")  # below the answer, while it goes on
         terminal.wait_for("The end.\n\n> typed too soon")
+        terminal.wait_for("0% cached")  # the status line of the next prompt: from here on Enter sends
         answer = terminal.screen[terminal.screen.index("Once") : terminal.screen.index("The end.")]
         assert set(answer.split()) == {"Once", "upon", "a", "time."}
         terminal.send(", was it?" + ENTER)
