@@ -209,7 +209,7 @@ _FAMILIES = (
     "|child children|person people|man men|woman women|foot feet|tooth teeth|mouse mice|goose geese|life lives"
     "|wife wives|knife knives|leaf leaves|half halves|shelf shelves|loaf loaves|thief thieves|wolf wolves"
     "|good better best|bad worse worst"
-    "|live moved"  # who asks where somebody lives is told where they moved
+    "|live moved"  # a question about where somebody lives also finds where they moved
 )
 FORMS: dict[str, tuple[str, ...]] = {
     word: tuple(other for other in family.split() if other != word)

@@ -92,7 +92,7 @@ class Conversation:
 
 
 def _told(turn: Iterator[TurnEvent], request: ChatRequest, say: Say) -> tuple[str, TurnFinished]:
-    """The text of an answer and how it ended; pieces are told at once where the client reads a stream of text.
+    """The text of an answer and how it ended; pieces are sent at once if the client reads a stream of text.
 
     What is said before one of our own tools runs is no part of a document that has to fit a schema.
     """
@@ -114,7 +114,7 @@ def _told(turn: Iterator[TurnEvent], request: ChatRequest, say: Say) -> tuple[st
                 end = event
     if end is None:
         raise RuntimeError("a turn ended without its last event")
-    whole = text or end.reply  # the limit of model calls is told, not streamed
+    whole = text or end.reply  # the notice about the limit of model calls is not streamed
     if whole and not (text and at_once):
         say(TextDelta(text=whole))
     return whole, end

@@ -216,7 +216,7 @@ def _move(ask: Ask) -> Redirect:
     if source == target:
         raise WriteRefused(f"it is in {TITLES[target]} already", kind="target")
     origin = store.provenance(source)[entry].origin
-    # Who moves a text does not write it: what came from outside stays marked as that.
+    # Moving a text does not make it the person's own: text from outside stays marked as such.
     cause = Cause(
         origin="external" if origin == "unknown" else origin, note=f"moved from {source} {_ON_THE_PAGE}", approved=True
     )

@@ -100,7 +100,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """`path` is below the section's own; `stream` gets the request itself, for what is no page."""
+    """`path` is below the section's own; `stream` gets the request itself, for responses that are not pages."""
 
     path: str = ""
     act: Callable[[Ask], Page | Redirect | Response] | None = None
