@@ -39,7 +39,7 @@ SHORTEST_WORD = 4  # letters; a shorter one must be used more often
 FEWEST_USES = 3  # that make a word a common one
 EVERYDAY_COUNTS = 2.0  # a plain fact or a preference must pass; a note that looks like an attack may be asked about
 SHORTEST, LONGEST = 40, 1_200  # characters of a paragraph worth learning from
-MOST_REFUSED = 0.001  # share of harmless texts that may be refused; the promise is 0.2 %
+MOST_REFUSED = 0.0005  # share of harmless texts that may be refused; the promise is 0.2 %, for texts never seen
 MOST_ASKED = {"memory": 0.16, "context": 0.01}  # share of look-alikes, and of documentation, that may be asked about
 # Batches written without a look at what the scanner gets wrong; the others hold more hard cases than life does.
 UNSEEN = ("17", "18", "19", "20", "22")
@@ -79,7 +79,8 @@ def read_prose() -> list[tuple[str, str, str]]:
     """Paragraphs of package descriptions and licenses, of Python's manual and of its library's code."""
     listed = sorted(importlib.metadata.distributions(), key=lambda each: each.metadata["Name"].lower())
     texts = [str(each.metadata.json.get("description", "")) for each in listed]
-    texts += [file.read_text() or "" for each in listed for file in each.files or () if _LICENSE.search(file.name)]
+    licenses = (file for each in listed for file in each.files or () if _LICENSE.search(file.name))
+    texts += [file.read_binary().decode("utf-8", "replace") for file in licenses]
     texts += [pydoc_data.topics.topics[name] for name in sorted(pydoc_data.topics.topics)]
     for path in sorted(glob.glob(f"{sysconfig.get_path('stdlib')}/*.py"))[::CODE_STEP]:
         with open(path, encoding="utf-8") as file:
