@@ -101,7 +101,7 @@ class Writer:
 
     def _one(self, kind: str, live: list[str]) -> dict[str, Any]:
         # Digits, and too few for a card: among random letters the scanner finds a word now and then, and asks.
-        new = f"{self._chance.choice(_WORDS)} {self._name} {self._chance.getrandbits(30)} {self._number}"
+        new = f"{self._chance.choice(_WORDS)} {self._name} {self._chance.getrandbits(16)} {self._number}"
         if kind == "add":
             live.append(new)
             return {"action": "add", "content": new}

@@ -8,6 +8,7 @@ import re
 import subprocess
 import tempfile
 import time
+from itertools import accumulate
 from typing import TYPE_CHECKING, NoReturn
 
 from hermes.base.errors import HermesError
@@ -26,6 +27,8 @@ TARGET = "memory"
 _SETTINGS = "memory:\n  memory_char_limit: 1000000\n  user_char_limit: 1000000\n  lock_timeout: 120\n"
 # Faster than any person or program saves; without a pause, no write of ours could ever get through on a busy machine.
 _BETWEEN_SAVES = 0.03
+_MOST_LINES = 300  # the file has no limit here, and each line makes the writes after it slower
+_MOST_SHARES = 3
 _ENTRY = re.compile(r"writer \d+ entry \d+ end")
 
 
@@ -46,6 +49,27 @@ def run(rounds: int, options: Options, *, crowd: int = 8, writes: int = 100) -> 
             outcome.fail(*(f"round {done} (--seed {options.seed}), {name}: {problem}" for problem in problems))
         outcome.count("rounds")
     progress.goes_on(rounds, outcome)
+    return outcome
+
+
+def waits(rounds: int, options: Options, *, crowd: int = 8, writes: int = 100) -> Outcome:
+    """How long a write takes when a crowd writes: nobody may wait much longer than its share of the time."""
+    outcome = Outcome(name=f"{crowd} writers in turn", figures={"writes": 0})
+    progress = Progress("waits", rounds, options)
+    taken: list[float] = []
+    for done in range(rounds):
+        if not progress.goes_on(done, outcome):
+            break
+        with tempfile.TemporaryDirectory(dir=options.folder, prefix="soak-") as place:
+            meeting = _Meeting(place, random.Random(f"{options.seed}/{done}"), outcome)
+            taken += meeting.in_turn(crowd, writes)
+    progress.goes_on(rounds, outcome)
+    taken.sort()
+    share, late = sum(taken) / len(taken), taken[len(taken) * 99 // 100]
+    spread = f"{taken[len(taken) // 2]:.1f}/{late:.1f}/{taken[-1]:.1f}"
+    outcome.figures |= {"writes": len(taken), "a write, ms p50/p99/longest": spread, "p99 in shares": late / share}
+    if late > _MOST_SHARES * share:
+        outcome.fail(f"one write in a hundred took {late:.0f} ms, {late / share:.1f} times its share")
     return outcome
 
 
@@ -79,6 +103,21 @@ class _Meeting:
         for reader in readers:
             os.waitpid(reader, 0)
         return self._compare(lines, everything_in_file=stranger in (None, _shells))
+
+    def in_turn(self, count: int, writes: int) -> list[float]:
+        """How many milliseconds each write took, while all of them wrote."""
+        gate, opens = os.pipe()
+        running = [self._fork(_replace, self._home, number, writes, gate, opens) for number in range(count)]
+        os.close(gate)
+        os.close(opens)  # the last one to close it lets all of them begin
+        for process in running:
+            os.waitpid(process, 0)
+        told: list[list[float]] = []
+        for name in os.listdir(self._notes):
+            with open(os.path.join(self._notes, name), encoding="utf-8") as file:
+                told.append([float(line) for line in file])
+        first = min(map(sum, told))  # ms until the first one was done; after that there are fewer than `count`
+        return [each for one in told for each, so_far in zip(one, accumulate(one), strict=True) if so_far <= first]
 
     def _fork(self, work: Callable[..., list[str]], *given: object) -> int:
         child = os.fork()
@@ -137,6 +176,20 @@ def _write(home: str, number: int, writes: int) -> list[str]:
     return acknowledged
 
 
+def _replace(home: str, number: int, writes: int, gate: int, opens: int) -> list[str]:
+    store = MemoryStore.open(home)
+    entry, took = f"writer {number} entry 0 end", []
+    store.add(TARGET, entry)
+    os.close(opens)
+    os.read(gate, 1)
+    for step in range(1, writes + 1):
+        new, began = f"writer {number} entry {step} end", time.monotonic()
+        store.replace(TARGET, entry, new)
+        took.append(f"{(time.monotonic() - began) * 1000:.3f}")
+        entry = new
+    return took
+
+
 def _read_until(home: str, finished: str, only_ours: bool) -> list[str]:
     store = MemoryStore.open(home)
     problems: list[str] = []
@@ -153,7 +206,7 @@ def _read_until(home: str, finished: str, only_ours: bool) -> list[str]:
 
 def _shells(path: str, seed: int, goes_on: Callable[[], bool]) -> list[str]:
     lines: list[str] = []
-    while goes_on():
+    while goes_on() and len(lines) < _MOST_LINES:
         line = f"shell {seed} line {len(lines)} end"
         subprocess.run(["sh", "-c", f"echo '{line}' >> '{path}'"], check=True)
         lines.append(line)
@@ -163,7 +216,7 @@ def _shells(path: str, seed: int, goes_on: Callable[[], bool]) -> list[str]:
 
 def _renaming_editor(path: str, seed: int, goes_on: Callable[[], bool]) -> list[str]:
     lines: list[str] = []
-    while goes_on():
+    while goes_on() and len(lines) < _MOST_LINES:
         line = f"editor {seed} line {len(lines)} end"
         with open(path, encoding="utf-8") as file:
             text = file.read()
@@ -178,7 +231,7 @@ def _renaming_editor(path: str, seed: int, goes_on: Callable[[], bool]) -> list[
 
 def _rewriting_editor(path: str, seed: int, goes_on: Callable[[], bool]) -> list[str]:
     lines: list[str] = []
-    while goes_on():
+    while goes_on() and len(lines) < _MOST_LINES:
         line = f"rewriter {seed} line {len(lines)} end"
         with open(path, encoding="utf-8") as file:
             text = f"{file.read()}\n§\n{line}"

@@ -135,10 +135,9 @@ def _decode_utf16(data: bytes) -> Decoded:
 
 # The history of curated memory: every change with author, time, session, before and after; and each entry's origin.
 #
-# Each memory file has a journal beside it. A normal record lists the entries it touched; a change made by somebody
-# else (an editor, a shell, another program) is noticed at the next write and recorded with the whole state before and
-# after. Each record knows the file's fingerprint on both sides, so a record whose write never reached the file is
-# recognised.
+# Each memory file has a journal beside it. A record lists the entries it touched; a change made by somebody else (an
+# editor, a shell, another program) is noticed at the next write and recorded by the difference it made. Each record
+# knows the file's fingerprint on both sides, so a record whose write never reached the file is recognised.
 
 # From the most to the least trusted. "external" is whoever edited the file without us: usually the person.
 _TRUSTED = ("user", "agent", "background_review", "curator", "import", "external")
@@ -180,7 +179,7 @@ class Leaving:
 
 @value
 class Change:
-    """One record of the history. `state` is set for what others did to the file, `was` also for ours on top of it.
+    """One record of the history; `foreign` when others did that to the file.
 
     `archived` are the removed entries that live on in the archive; `preimage` is the file before, where rendering its
     entries would not give the same bytes again.
@@ -194,22 +193,27 @@ class Change:
     before: Fingerprint
     after: Fingerprint
     edits: tuple[Edit, ...] = ()
-    was: tuple[str, ...] | None = None
-    state: tuple[str, ...] | None = None
+    foreign: bool = False
     undoes: str = ""
     archived: tuple[Leaving, ...] = ()
     preimage: str | None = None
     order: int = 0  # above that of every earlier change of the home, whatever the clock says; 0 in older records
 
     def removed(self) -> list[str]:
-        if self.state is not None:
-            return [entry for entry in self.was or () if entry not in self.state]
         return [edit.before for edit in self.edits if edit.before is not None]
 
     def added(self) -> list[str]:
-        if self.state is not None:
-            return [entry for entry in self.state if entry not in (self.was or ())]
         return [edit.after for edit in self.edits if edit.after is not None]
+
+    def entries_in(self, data: bytes) -> tuple[str, ...]:
+        """The entries of the file as this change left it.
+
+        What a shell appended is an entry of its own, although nothing separates it from the last one.
+        """
+        own = 0
+        if self.foreign and self.before.inode == self.after.inode and self.before.begins(data):
+            own = self.before.size
+        return parse(decode(data[:own]).text) + parse(decode(data[own:]).text)
 
 
 def to_record(change: Change) -> Record:
@@ -224,13 +228,10 @@ def to_record(change: Change) -> Record:
         "approved": change.cause.approved,
         "from": [change.before.size, change.before.check, change.before.inode],
         "to": [change.after.size, change.after.check, change.after.inode],
+        "edits": [[edit.index, edit.before, edit.after] for edit in change.edits],
     }
-    if change.state is None:
-        record["edits"] = [[edit.index, edit.before, edit.after] for edit in change.edits]
-    else:
-        record["state"] = list(change.state)
-    if change.was is not None:
-        record["was"] = list(change.was)
+    if change.foreign:
+        record["foreign"] = True
     if change.undoes:
         record["undoes"] = change.undoes
     if change.archived:
@@ -243,6 +244,9 @@ def to_record(change: Change) -> Record:
 
 
 def from_record(record: Record) -> Change:
+    edits = tuple(Edit(index=i, before=before, after=after) for i, before, after in record.get("edits", ()))
+    if "state" in record:  # up to 0.2, what others did was recorded with all entries before and after
+        edits = difference(record.get("was", ()), record["state"])
     return Change(
         id=record["id"],
         target=record["target"],
@@ -256,9 +260,8 @@ def from_record(record: Record) -> Change:
         ),
         before=_fingerprint(record["from"]),
         after=_fingerprint(record["to"]),
-        edits=tuple(Edit(index=i, before=before, after=after) for i, before, after in record.get("edits", ())),
-        was=tuple(record["was"]) if "was" in record else None,
-        state=tuple(record["state"]) if "state" in record else None,
+        edits=edits,
+        foreign=record.get("foreign", "state" in record),
         undoes=record.get("undoes", ""),
         archived=tuple(Leaving(entry=e, reason=reason, into=into) for e, reason, into in record.get("archived", ())),
         preimage=record.get("preimage"),
@@ -289,10 +292,7 @@ def _never_happened(change: Change, then: Fingerprint | None) -> bool:
 
 def replay(changes: Iterable[Change]) -> tuple[str, ...]:
     """The entries after these changes, oldest first."""
-    entries: tuple[str, ...] = ()
-    for change in changes:
-        entries = apply_edits(entries, change.edits) if change.state is None else change.state
-    return entries
+    return apply_edits((), (edit for change in changes for edit in change.edits))
 
 
 def apply_edits(entries: Sequence[str], edits: Iterable[Edit]) -> tuple[str, ...]:
@@ -311,11 +311,34 @@ def _apply(entries: list[str], edit: Edit) -> None:
         entries[at : at + 1] = [] if edit.after is None else [edit.after]
 
 
+def difference(was: Sequence[str], now: Sequence[str]) -> tuple[Edit, ...]:
+    """Edits that lead from some entries to others; an entry that was moved leaves and comes back."""
+    live, wanted = list(was), set(now)
+    edits: list[Edit] = []
+
+    def edit(index: int, before: str | None, after: str | None) -> None:
+        edits.append(Edit(index=index, before=before, after=after))
+        live[index : index + (before is not None)] = [] if after is None else [after]
+
+    for index in reversed(range(len(live))):
+        if live[index] not in wanted:
+            edit(index, live[index], None)
+    for index, entry in enumerate(now):
+        if live[index : index + 1] != [entry]:
+            if entry in live[index:]:
+                edit(live.index(entry, index), entry, None)
+            edit(index, None, entry)
+    while len(live) > len(now):
+        edit(len(live) - 1, live[-1], None)
+    return tuple(edits)
+
+
 def reverse(change: Change, entries: Sequence[str]) -> tuple[Edit, ...]:
     """The edits that take one change back, or a refusal when a later change stands in the way."""
     live = list(entries)
     undone: list[Edit] = []
-    for edit in _inverse_edits(change, live):
+    for done in reversed(change.edits):
+        edit = Edit(index=done.index, before=done.after, after=done.before)
         if edit.before is not None and edit.before not in live:
             raise WriteRefused(
                 f"change {change.id} cannot be undone alone: its entry was changed again later; "
@@ -327,19 +350,6 @@ def reverse(change: Change, entries: Sequence[str]) -> tuple[Edit, ...]:
         _apply(live, placed)
         undone.append(placed)
     return tuple(undone)
-
-
-def _inverse_edits(change: Change, live: Sequence[str]) -> list[Edit]:
-    if change.state is None:
-        return [Edit(index=edit.index, before=edit.after, after=edit.before) for edit in reversed(change.edits)]
-    was = change.was or ()
-    gone = [Edit(index=0, before=entry, after=None) for entry in change.state if entry not in was]
-    back = [
-        Edit(index=index, before=None, after=entry)
-        for index, entry in enumerate(was)
-        if entry not in change.state and entry not in live
-    ]
-    return gone + back
 
 
 def in_order(*histories: Sequence[Change]) -> list[Change]:
@@ -359,7 +369,7 @@ def newest_to_undo(changes: Sequence[Change]) -> Change | None:
     for change in reversed(changes):
         if change.undoes:
             undone ^= {change.undoes} if change.id not in undone else set()
-        elif change.id not in undone and (change.edits or change.state is not None):
+        elif change.id not in undone and change.edits:
             return change
     return None
 
@@ -410,8 +420,7 @@ def recovered(
         cause=Cause(origin=_unescaped(origin), session=_unescaped(session), note="recovered after a power cut"),
         before=before[1],
         after=after[1],
-        was=parse(decode(before[0]).text),
-        state=parse(decode(after[0]).text),
+        edits=difference(parse(decode(before[0]).text), parse(decode(after[0]).text)),
     )
 
 
@@ -498,6 +507,8 @@ NEVER, RECALL = "never", "recall"  # a person keeps an entry from models, or tak
 
 @value
 class Marks:
+    """What is known about an entry besides its text."""
+
     pinned: bool = False
     never: bool = False  # no model is shown it
     category: str = ""

@@ -16,6 +16,7 @@ from hermes.memory.entries import (
     Cause,
     Change,
     Edit,
+    difference,
     from_record,
     in_effect,
     label_of,
@@ -74,12 +75,12 @@ def _memory_path(home: Home, target: str, linked_folders: Sequence[str], project
     )
 
 
-def pending_writes(home: Home) -> Documents:
+def pending_writes(home: Home, folder: str = "memory") -> Documents:
     """The folder with the staged writes."""
     documents = documents_of(home)
     if not isinstance(documents, LocalDocuments):
-        return documents.below("pending", "memory")
-    path = home.join("pending", "memory")
+        return documents.below("pending", folder)
+    path = home.join("pending", folder)
     real = _real_path_within(path, [home.path, home.root])
     if real is None:
         raise UnsafePath(f"{path} leads out of the home, to {os.path.realpath(path)}; put a real folder there")
@@ -114,6 +115,7 @@ class Reading:
     drift: str = ""  # why it cannot be written back without losing something
     note: str = ""  # what was tolerated while reading
     last: Change | None = None  # the newest record of its history
+    kept: tuple[str, ...] | None = None  # the entries of that record, when others only appended to them
     foreign: bool = False  # somebody else changed it since that record
 
 
@@ -131,6 +133,8 @@ class Plan:
 
 
 class MemoryFile:
+    """One memory file: entries, history and lock."""
+
     def __init__(self, documents: Documents, name: str, *, target: str, limit: int, lock_timeout: float) -> None:
         self.documents = documents
         self.name = name
@@ -152,7 +156,7 @@ class MemoryFile:
         if place is None:
             return Reading(entries=(), fingerprint=Fingerprint.of(b"", 0))
         with place, place.shared.see() as seen:
-            return self._interpret(seen, self._last_change(place))
+            return self._interpret(place, seen)
 
     def has_texts_of_others(self) -> bool:
         """Whether somebody ever changed the file without us: what they wrote was judged by nobody."""
@@ -160,7 +164,7 @@ class MemoryFile:
         if place is None:
             return False
         with place, place.shared.see() as seen:
-            return self._interpret(seen, self._last_change(place)).foreign or place.journal.mentions(EXTERNAL)
+            return self._interpret(place, seen).foreign or place.journal.mentions(EXTERNAL)
 
     def history(self) -> tuple[list[Change], int]:
         """The changes that took effect, oldest first, and how many records are unreadable."""
@@ -168,11 +172,8 @@ class MemoryFile:
         if place is None:
             return [], 0
         with place, place.shared.see() as seen:
-            before, earlier = self._known
-            read = place.journal.read_on(before)
-            changes = [*(earlier if read.goes_on else ()), *map(from_record, read.records)]
-            self._known = (read, changes)
-            return in_effect(changes, seen.fingerprint), read.damaged
+            changes = self._recorded(place.journal)
+            return in_effect(changes, seen.fingerprint), self._known[0].damaged
 
     def last_order(self) -> int:
         """The place of the newest change in the order of all changes of the home."""
@@ -228,7 +229,7 @@ class MemoryFile:
                 if not seen.exists:
                     self._make_empty(place.folder)
                     continue
-                reading = self._interpret(seen, self._last_change(place))
+                reading = self._interpret(place, seen)
                 if reading.drift and not accept_drift:
                     self._refuse_drift(place.folder, seen, reading)
                 planned = plan(reading.entries)
@@ -274,7 +275,6 @@ class MemoryFile:
                 before=reading.fingerprint,
                 after=after,
                 edits=planned.edits,
-                was=reading.entries if earlier is not None else None,
                 undoes=planned.undoes,
                 archived=planned.archived,
                 order=order,
@@ -297,26 +297,30 @@ class MemoryFile:
             self._untouched.add(replaced)
         return written[-1]
 
-    def _interpret(self, seen: Seen, last: Change | None) -> Reading:
-        now = seen.fingerprint
+    def _interpret(self, place: LockedFile, seen: Seen) -> Reading:
+        now, last = seen.fingerprint, self._last_change(place)
         if last is not None and seen.data == self._written[0]:
             return Reading(entries=self._written[1], fingerprint=now, last=last)
         decoded = text.decode(seen.data)
-        if last is not None and (now.same_bytes(last.after) or now == last.before):
-            # What somebody appended was told apart from the last entry once; the bytes alone do not show it any more.
-            known = last.state if now.same_bytes(last.after) else last.was
-            entries = text.parse(decoded.text) if known is None else known
+        if last is not None and now.same_bytes(last.after):
+            return Reading(entries=last.entries_in(seen.data), fingerprint=now, last=last)
+        if last is not None and now == last.before:  # a write that was recorded and never came
+            behind = self._recorded(place.journal)[-2:-1]
+            entries = behind[0].entries_in(seen.data) if behind else text.parse(decoded.text)
             return Reading(entries=entries, fingerprint=now, last=last)
+        kept = None
         if last is not None and now.inode == last.after.inode and last.after.begins(seen.data):
             # Appended in place, as a shell does: what stands before is ours, what follows is an entry of its own.
-            base, added = seen.data[: last.after.size], seen.data[last.after.size :]
-            entries = text.parse(text.decode(base).text) + text.parse(text.decode(added).text)
+            kept = last.entries_in(seen.data[: last.after.size])
+            entries = kept + text.parse(text.decode(seen.data[last.after.size :]).text)
             drift = decoded.damage or self._oversized(entries)
         else:
             entries = text.parse(decoded.text)
             drift = decoded.damage or _rot(seen, last) or self._oversized(entries) or _not_round(decoded.text, entries)
         foreign = bool(seen.data or (last is not None and last.after.size))
-        return Reading(entries=entries, fingerprint=now, drift=drift, note=decoded.note, last=last, foreign=foreign)
+        return Reading(
+            entries=entries, fingerprint=now, drift=drift, note=decoded.note, last=last, kept=kept, foreign=foreign
+        )
 
     def _oversized(self, entries: tuple[str, ...]) -> str:
         longest = max(map(len, entries), default=0)
@@ -402,12 +406,11 @@ class MemoryFile:
     def _is_recorded(self, journal: Log, data: bytes) -> bool:
         """Whether the history says that these bytes were once the file, whoever wrote them."""
         version = Fingerprint.of(data, 0)
-        return any(from_record(each).after.same_bytes(version) for each in journal.read()[0])
+        return any(change.after.same_bytes(version) for change in self._recorded(journal))
 
     def _is_ours(self, journal: Log, then: Fingerprint) -> bool:
         """Whether we wrote this version. Else somebody was perhaps in the middle of a line when we replaced it."""
-        changes = map(from_record, journal.read()[0])
-        return any(change.state is None and change.after.same_bytes(then) for change in changes)
+        return any(not change.foreign and change.after.same_bytes(then) for change in self._recorded(journal))
 
     def _recover_history(self, place: LockedFile, versions: list[OldVersion]) -> None:
         """Writes records again that a power cut took from the end of the journal; the replaced versions prove them."""
@@ -429,9 +432,9 @@ class MemoryFile:
         """The record of what somebody else did to the file since our last write."""
         if not reading.foreign:
             return None
-        records, _ = journal.read()
-        changes = [from_record(record) for record in records]
-        last = reading.last
+        last, was = reading.last, reading.kept
+        if was is None:
+            was = replay(in_effect(self._recorded(journal), now=None))
         return Change(
             id=f"{self.target[0]}{_number(last) + 1}",
             target=self.target,
@@ -440,10 +443,18 @@ class MemoryFile:
             cause=Cause(origin=EXTERNAL),
             before=last.after if last else Fingerprint.of(b"", 0),
             after=reading.fingerprint,
-            was=replay(in_effect(changes, now=None)),
-            state=reading.entries,
+            edits=difference(was, reading.entries),
+            foreign=True,
             order=last.order if last else 0,
         )
+
+    def _recorded(self, journal: Log) -> list[Change]:
+        """Every record of the history; only what is new since the last time is read."""
+        before, earlier = self._known
+        read = journal.read_on(before)
+        changes = [*(earlier if read.goes_on else ()), *map(from_record, read.records)]
+        self._known = (read, changes)
+        return changes
 
     def _last_change(self, place: LockedFile) -> Change | None:
         identity = place.journal.identity()

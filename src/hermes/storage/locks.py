@@ -1,8 +1,12 @@
-"""Locks between processes that wait for a bounded time, and a queue in front of the database's write lock.
+"""Locks between processes: first come, first served, and waited for a bounded time.
 
 The lock is an exclusive `flock` on a file beside the protected one. hermes-agent locks the same file the same way, so
 the two programs exclude each other. Where the file system has no locks, work goes on without: replacing files by
 renaming still keeps readers safe.
+
+Waiting alone is unfair: whoever gives a lock back asks again before the others wake up, and one of eight writers waited
+for seconds. So whoever has to wait draws a number and looks for the lock when that number is called. The lock file
+excludes, the numbers only order: when a process with a number dies, the next ones pass it by.
 """
 
 from __future__ import annotations
@@ -19,49 +23,156 @@ from hermes.base.errors import LockTimeout, StorageError
 from hermes.storage.files import PRIVATE_FILE, explain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
     from hermes.storage.files import Folder, OpenFile
 
 NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0005, 0.02
 _LONGEST_COMMAND = 60
+_LOOK_AGAIN = 0.0002  # seconds, times the number of those in front
+_SELDOM = 0.005
+_PATIENCE = 0.005  # who waits no longer takes the lock when it is free: making others wait for their turn takes time
+_NOBODY_COMES = 0.02  # so long after the last call, whoever has the number that was called is taken to be gone
+_MOST_IN_LINE = 50  # more numbers than that are left from the dead, or were never ours: a line is not waited for longer
+_LARGEST = (1 << 63) - 1
+
+
+class Line:
+    """Those who wait for a lock, by the numbers they drew; `path` is relative to the open folder, if one is given."""
+
+    __slots__ = ("_file", "_folder", "_number", "_path")
+
+    def __init__(self, path: str, folder: int | None = None) -> None:
+        self._path, self._folder = path, folder
+        self._file = -1  # made by the first who has to wait
+        self._number: int | None = None
+
+    def take(self, take: Callable[[], bool], seconds: float) -> bool:
+        """Takes the lock with `take` when it is this one's turn; False when that did not come within the time."""
+        if seconds <= 0:
+            return take()
+        if self._nobody_waits() and take():
+            return True
+        start = time.monotonic()
+        return self._slip_in(take, start + min(_PATIENCE, seconds)) or self._stand_in_line(take, start + seconds)
+
+    def leave(self) -> None:
+        """Calls the next one; just before the lock is given back."""
+        number, self._number = self._number, None
+        if number is not None:
+            self._call(number + 1)
+
+    def open(self, *, make: bool = True) -> None:
+        if self._file < 0:
+            self._file = _open_private(self._path, self._folder, make=make)
+
+    def close(self) -> None:
+        """May be called again: the number of a closed descriptor soon belongs to another file."""
+        self._file = _close(self._file)
+
+    def _slip_in(self, take: Callable[[], bool], until: float) -> bool:
+        pause = _LOOK_AGAIN
+        while time.monotonic() < until and self._nobody_waits():
+            time.sleep(pause)
+            if take():
+                return True
+            pause *= 1.5
+        return False
+
+    def _nobody_waits(self) -> bool:
+        self.open(make=False)
+        drawn, called = self._numbers() if self._file >= 0 else (0, 0)
+        return drawn <= called
+
+    def _stand_in_line(self, take: Callable[[], bool], deadline: float) -> bool:
+        mine = self._draw(deadline)
+        if mine is None:
+            return False
+        last_called, moved = -1, 0.0
+        while True:
+            called, now = self._numbers()[1], time.monotonic()
+            if called != last_called:
+                last_called, moved = called, now
+            in_front = min(max(0, mine - called), _MOST_IN_LINE)
+            if now - moved >= _NOBODY_COMES * in_front and take():
+                self._number = mine
+                self._call(mine)
+                return True
+            if now > deadline:
+                self._call(mine + 1 if called == mine else called)
+                return False
+            time.sleep(min(_SELDOM, _LOOK_AGAIN * max(1, in_front)))
+
+    def _draw(self, deadline: float) -> int | None:
+        self.open()
+        while not _try(self._file):
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(_LOOK_AGAIN)
+        try:
+            drawn = self._numbers()[0]
+            self._write((drawn + 1) & _LARGEST, at=0)
+        finally:
+            _release(self._file)
+        return drawn
+
+    def _call(self, number: int) -> None:
+        with contextlib.suppress(StorageError):  # who is not called comes a moment later, and what was written is safe
+            if number > self._numbers()[1]:
+                self._write(number & _LARGEST, at=8)
+
+    def _write(self, number: int, *, at: int) -> None:
+        try:
+            os.pwrite(self._file, number.to_bytes(8, "little"), at)
+        except OSError as error:
+            raise explain("write to", self._path, error) from error
+
+    def _numbers(self) -> tuple[int, int]:
+        """The next number to be drawn, and the one that is called: equal when nobody stands in line."""
+        try:
+            raw = os.pread(self._file, 16, 0).ljust(16, b"\0")
+        except OSError as error:
+            raise explain("read", self._path, error) from error
+        return int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
 
 
 class FileLock:
     """Exclusive use of something: `with FileLock(folder, "MEMORY.md.lock", timeout=5)`."""
 
-    __slots__ = ("_file", "_folder", "_name", "_timeout")
+    __slots__ = ("_file", "_folder", "_line", "_name", "_timeout")
 
     def __init__(self, folder: Folder, name: str, *, timeout: float) -> None:
         self._folder = folder
         self._name = name
         self._timeout = timeout
         self._file: OpenFile | None = None
+        self._line: Line | None = None
 
     def __enter__(self) -> Self:
-        if self._file is None and not self.try_to_take():
-            self._wait()
-        return self
-
-    def _wait(self) -> None:
-        deadline = time.monotonic() + self._timeout
-        pause = _FIRST_PAUSE
-        while not self.try_to_take():
-            if time.monotonic() >= deadline:
+        if self._file is None:
+            self._line = Line(f"{self._name}.queue", self._folder.descriptor)
+            try:
+                self._line.take(self.try_to_take, self._timeout)
+            finally:
+                if self._file is None:
+                    self.__exit__()
+            if self._file is None:
                 raise LockTimeout(
                     f"{self._folder.join(self._name)} has been held by {self._holder()} for more than "
                     f"{self._timeout:g} s; wait for it to finish or end it, then try again"
                 )
-            time.sleep(pause)
-            pause = min(pause * 2, _LONGEST_PAUSE)
+        return self
 
     def __exit__(self, *_: object) -> None:
         file, self._file = self._file, None
+        line, self._line = self._line, None
+        if line is not None:
+            line.leave()
+            line.close()
         if file is not None:
-            with contextlib.suppress(OSError):  # a process forked meanwhile has the file open, too, so unlock it first
-                fcntl.flock(file.descriptor, fcntl.LOCK_UN)
+            _release(file.descriptor)  # a process forked meanwhile has the file open, too, so closing is not enough
             file.close()
 
     def try_to_take(self) -> bool:
@@ -130,118 +241,35 @@ def _command_of(process: int) -> str:
     return command if len(command) <= _LONGEST_COMMAND else f"{command[:_LONGEST_COMMAND]}…"
 
 
-# A queue in front of the database's write lock, so that many writing processes wait briefly and in turn.
-#
-# SQLite's own waiting sleeps for growing times while others slip in between: with eight writers one of them waited
-# half a second. Here whoever has to wait draws a number and looks for the lock when that number is called. A lock
-# file excludes, the numbers only order: when a process with a number dies, the next ones pass it by.
-
-_LOOK_AGAIN = 0.0002  # seconds, times the number of those in front
-_SELDOM = 0.005
-_PATIENCE = 0.005  # who waits no longer takes the lock when it is free: making others wait for their turn takes time
-_NOBODY_COMES = 0.02  # so long after the last call, whoever has the number that was called is taken to be gone
-_MOST_IN_LINE = 50  # more numbers than that are left from the dead, or were never ours: a line is not waited for longer
-_LARGEST = (1 << 63) - 1
-
-
 class WriteQueue:
-    """`with write_queue:` holds the right to write, first come, first served."""
+    """`with write_queue:` holds the right to write to a database; it keeps its files open between two writes."""
 
     def __init__(self, path: str, *, wait_seconds: float) -> None:
         self._path = path
         self.wait_seconds = wait_seconds
-        self._gate = self._queue = -1  # opened by the first writer: where nothing can be written, one can still read
-        self._number: int | None = None
+        self._gate = -1  # opened by the first writer: where nothing can be written, one can still read
+        self._line = Line(f"{path}.queue")
 
     def __enter__(self) -> None:
-        if self._queue < 0:
-            self._gate = _open_private(self._path) if self._gate < 0 else self._gate
-            self._queue = _open_private(self._path + ".queue")
-        if not (self._nobody_in_line() and _try(self._gate)):
-            start = time.monotonic()
-            if not self._slip_in(start + min(_PATIENCE, self.wait_seconds)):
-                self._stand_in_line(start + self.wait_seconds)
+        if self._gate < 0:
+            self._gate = _open_private(self._path)
+            self._line.open()
+        if not self._line.take(lambda: _try(self._gate), self.wait_seconds):
+            raise LockTimeout(
+                f"{self._path} is held by another program for more than {self.wait_seconds:g} s; "
+                "try again when it has finished writing"
+            )
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            if self._number is not None:
-                self._call(self._number + 1)
-        finally:
-            self._number = None
-            _release(self._gate)
+        self._line.leave()
+        _release(self._gate)
 
     def close(self) -> None:
-        """May be called again: the numbers of closed descriptors soon belong to other files."""
-        for descriptor in (self._gate, self._queue):
-            if descriptor >= 0:
-                with contextlib.suppress(OSError):  # Linux has released it all the same
-                    os.close(descriptor)
-        self._gate = self._queue = -1
-
-    def _slip_in(self, until: float) -> bool:
-        pause = _LOOK_AGAIN
-        while time.monotonic() < until and self._nobody_in_line():
-            time.sleep(pause)
-            if _try(self._gate):
-                return True
-            pause *= 1.5
-        return False
-
-    def _nobody_in_line(self) -> bool:
-        drawn, called = self._numbers()
-        return drawn <= called
-
-    def _stand_in_line(self, deadline: float) -> None:
-        mine = self._number = self._draw(deadline)
-        last_called, moved = -1, 0.0
-        while True:
-            called, now = self._numbers()[1], time.monotonic()
-            if called != last_called:
-                last_called, moved = called, now
-            in_front = min(max(0, mine - called), _MOST_IN_LINE)
-            if now - moved >= _NOBODY_COMES * in_front and _try(self._gate):
-                self._call(mine)
-                return
-            if now > deadline:
-                self._number = None
-                self._call(mine + 1 if called == mine else called)
-                raise self._too_long()
-            time.sleep(min(_SELDOM, _LOOK_AGAIN * max(1, in_front)))
-
-    def _draw(self, deadline: float) -> int:
-        while not _try(self._queue):
-            if time.monotonic() > deadline:
-                raise self._too_long()
-            time.sleep(_LOOK_AGAIN)
-        try:
-            drawn = self._numbers()[0]
-            self._write((drawn + 1) & _LARGEST, at=0)
-        finally:
-            _release(self._queue)
-        return drawn
-
-    def _call(self, number: int) -> None:
-        if number > self._numbers()[1]:
-            self._write(number & _LARGEST, at=8)
-
-    def _write(self, number: int, *, at: int) -> None:
-        try:
-            os.pwrite(self._queue, number.to_bytes(8, "little"), at)
-        except OSError as error:
-            raise explain("write to", f"{self._path}.queue", error) from error
-
-    def _numbers(self) -> tuple[int, int]:
-        """The next number to be drawn, and the one that is called: equal when nobody stands in line."""
-        raw = os.pread(self._queue, 16, 0).ljust(16, b"\0")
-        return int.from_bytes(raw[:8], "little"), int.from_bytes(raw[8:], "little")
-
-    def _too_long(self) -> LockTimeout:
-        return LockTimeout(
-            f"{self._path} is held by another program for more than {self.wait_seconds:g} s; "
-            "try again when it has finished writing"
-        )
+        """May be called again."""
+        self._gate = _close(self._gate)
+        self._line.close()
 
 
 def _try(descriptor: int) -> bool:
@@ -261,11 +289,22 @@ def _release(descriptor: int) -> None:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-def _open_private(path: str) -> int:
+def _open_private(path: str, folder: int | None = None, *, make: bool = True) -> int:
+    """A descriptor; -1 when there is no such file and it shall not be made."""
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if make else 0)
     try:
-        descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, flags, PRIVATE_FILE, dir_fd=folder)
         if stat.S_IMODE(os.fstat(descriptor).st_mode) != PRIVATE_FILE:  # an odd umask took our own rights away
             os.fchmod(descriptor, PRIVATE_FILE)
     except OSError as error:
+        if error.errno == errno.ENOENT and not make:
+            return -1
         raise explain("open", path, error) from error
     return descriptor
+
+
+def _close(descriptor: int) -> int:
+    if descriptor >= 0:
+        with contextlib.suppress(OSError):  # Linux has released it all the same
+            os.close(descriptor)
+    return -1
