@@ -2,6 +2,10 @@
 
     python -m benchmarks.engines --url postgresql://… --people 1000 --messages 500
 
+    python -m benchmarks.engines --url postgresql://… --set locomo.json --set beam.json.gz
+
+With `--set`, every question of public sets is asked on both engines, and the answers are compared instead: message for
+message, with their scores.
 The database must be prepared (`hermes storage init`) and should be empty. Everybody gets a history of the same size;
 the last person's is stored in a SQLite file as well. Both engines answer the same questions, and the answers are
 compared.
@@ -24,6 +28,8 @@ import psycopg
 from benchmarks.corpus import Corpus
 from benchmarks.live_appends import content_bytes
 from hermes.conversations.database import SessionDB
+from hermes.operations.recall_bench import LIMIT, haystacks
+from hermes.operations.recall_bench import fill as fill_haystack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -31,6 +37,13 @@ if TYPE_CHECKING:
 _SIZES = """
     SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = 'hermes' AND c.relkind = 'r'
+"""
+
+# Messages and words grow with what is said; of the other tables a small database shows little but empty partitions.
+_GROWING = """
+    SELECT sum(pg_total_relation_size(c.oid)), (SELECT sum(octet_length(content))::bigint FROM hermes.messages)
+    FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'hermes' AND c.relkind = 'r' AND c.relname ~ '^(messages|vocabulary)_'
 """
 
 
@@ -94,14 +107,52 @@ def measure(address: str, folder: str, *, people: int, messages: int, questions:
     return figures
 
 
+def compare(address: str, folder: str, path: str) -> dict[str, Any]:
+    """Every question of a set on both engines: how many answers are the same, and how long they took."""
+    figures: dict[str, Any] = {"set": os.path.basename(path), "questions": 0, "same_answers": 0, "different": []}
+    taken: dict[str, list[float]] = {"sqlite": [], "postgresql": []}
+    for number, haystack in enumerate(haystacks(path)):
+        owner = f"{os.path.basename(path)}-{number}"
+        with (
+            SessionDB.open(os.path.join(folder, f"{number}.db"), durability="turn") as local,
+            SessionDB.open(address, owner=owner) as remote,
+        ):
+            for db in (local, remote):
+                with db.bulk():
+                    fill_haystack(db, haystack)
+                db.index()
+            for question in haystack.questions:
+                answers = []
+                for name, db in (("sqlite", local), ("postgresql", remote)):
+                    started = time.perf_counter()
+                    hits = db.search(question.text, limit=LIMIT)
+                    taken[name].append((time.perf_counter() - started) * 1000)
+                    answers.append([(hit.message_id, round(hit.score, 9)) for hit in hits])
+                figures["questions"] += 1
+                figures["same_answers"] += answers[0] == answers[1]
+                if answers[0] != answers[1]:
+                    figures["different"].append(question.text)
+    figures |= {f"search_{name}_p50_ms": round(statistics.median(times), 2) for name, times in taken.items() if times}
+    with psycopg.connect(address, autocommit=True) as connection:
+        stored, content = connection.execute(_GROWING).fetchone() or (0, 1)
+    figures["stored_over_content"] = round(float(stored) / max(1, content), 2)
+    return figures
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--url", required=True)
     parser.add_argument("--people", type=int, default=100)
     parser.add_argument("--messages", type=int, default=500)
     parser.add_argument("--questions", type=int, default=100)
+    parser.add_argument("--set", action="append", default=[], metavar="FILE", help="LoCoMo, BEAM or LongMemEval")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
+        for path in given.set:
+            with tempfile.TemporaryDirectory(dir=folder) as place:
+                json.dump(compare(given.url, place, path), sys.stdout, indent=1)
+        if given.set:
+            return
         figures = measure(given.url, folder, people=given.people, messages=given.messages, questions=given.questions)
     json.dump(figures, sys.stdout, indent=1)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from soak import arguments, faults, kills, obstacles, powercut, rawbytes, writers
+from soak import arguments, faults, kills, obstacles, powercut, rawbytes, sessions_clock, writers
 
 if TYPE_CHECKING:
     import argparse
@@ -24,6 +24,7 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--power", type=int, default=0, metavar="N", help="N power cuts that take the history's tail")
     parser.add_argument("--writers", type=int, default=0, metavar="N", help="N rounds of many writers and strangers")
+    parser.add_argument("--clock", type=int, default=0, metavar="N", help="N histories while the clock jumps by years")
     parser.add_argument("--obstacles", action="store_true", help="links, pipes and devices in place of files; umasks")
     parser.add_argument("--bytes", type=int, default=0, metavar="N", help="odd files, and N adversarial entries")
     parser.add_argument("--arguments", type=int, default=0, metavar="N", help="N argument sets for the memory tool")
@@ -33,10 +34,10 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
-    numbers = ("kills", "power", "writers", "bytes", "arguments")
+    numbers = ("kills", "power", "writers", "clock", "bytes", "arguments")
     if not any(getattr(given, name) for name in (*numbers, "faults", "obstacles")):
         given.kills, given.power, given.writers, given.bytes, given.arguments = 500, 200, 2, 1_000, 5_000
-        given.obstacles = given.faults = True
+        given.clock, given.obstacles, given.faults = 20, True, True
         given.operations = given.operations or "add"
     if given.kills:
         yield kills.run(given.kills, options)
@@ -46,6 +47,9 @@ def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
         yield powercut.run(given.power, options)
     if given.writers:
         yield writers.run(given.writers, options)
+        yield writers.waits(given.writers, options)
+    if given.clock:
+        yield sessions_clock.run_memory(given.clock, options)
     if given.obstacles:
         yield obstacles.run(options)
     if given.bytes:

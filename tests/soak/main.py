@@ -14,13 +14,16 @@ from soak import (
     curated,
     descriptors,
     gateway,
+    groups,
     isolation,
     migration,
     operations,
     people,
+    power,
     providers,
     rescue,
     server,
+    servers,
     sessions,
 )
 from soak.common import Options
@@ -31,13 +34,16 @@ _PARTS = {
     "curated": curated,
     "descriptors": descriptors,
     "gateway": gateway,
+    "groups": groups,
     "isolation": isolation,
     "migration": migration,
     "operations": operations,
     "people": people,
+    "power": power,
     "providers": providers,
     "rescue": rescue,
     "server": server,
+    "servers": servers,
     "sessions": sessions,
 }
 

@@ -135,7 +135,7 @@ class _Trial:
         return [f"after {' '.join(use)} it is between: {was} against before, {_differences(self._after, blurred(now))}"]
 
     def _resumed(self, chance: Random, outcome: Outcome) -> list[str]:
-        told = "goes on with it" in _said(self._place, ("status",))[1]
+        told = "continues it" in _said(self._place, ("status",))[1]
         if not told:
             return self._whole(("status",), outcome)
         if chance.random() < 0.5:

@@ -155,7 +155,7 @@ def _still_somewhere(folder: str, data: bytes) -> bool:
 def _in_history(home: str, data: bytes) -> bool:
     """Whether everything that was text is in the history: the file was plain, so its bytes follow from its entries."""
     changes = MemoryStore.open(home).history("memory")[0]
-    first = next((change.state for change in changes if change.state is not None), None)
+    first = next((change.added() for change in changes if change.foreign), None)
     return first is not None and "\n§\n".join(first) == data.decode("utf-8", "replace").strip()
 
 

@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import HermesError
 from hermes.conversations.database import SessionDB
 from hermes.memory.store import MemoryStore
-from hermes.portability.backups import create_backup, restore_backup
-from hermes.portability.home import Selection, export_home, import_home
+from hermes.portability.home import Selection, create_backup, export_home, import_home, restore_backup
 from hermes.storage.local.repair.check import repair
 from soak.common import Options, Outcome, Progress
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks import query_fuzz
-from soak import sessions_clock, sessions_damage, sessions_kills, sessions_owners, sessions_processes
+from soak import sessions_clock, sessions_damage, sessions_kills, sessions_owners, sessions_processes, sessions_removed
 from soak.common import Outcome
 
 if TYPE_CHECKING:
@@ -27,14 +27,16 @@ def add_choices(parser: argparse.ArgumentParser) -> None:
         "--processes", type=int, default=0, metavar="N", help="N rounds of 8 that write and 16 that read"
     )
     parser.add_argument("--clock", type=int, default=0, metavar="N", help="N histories while the clock jumps by years")
+    parser.add_argument("--removed", type=int, default=0, metavar="N", help="N times, remove files of an open database")
     parser.add_argument("--queries", type=int, default=0, metavar="N", help="N generated queries of every kind")
     parser.add_argument("--owners", type=int, default=0, metavar="N", help="N attempts to reach another owner's data")
 
 
 def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
-    if not any((given.kills, given.damage, given.pages, given.processes, given.clock, given.owners, given.queries)):
+    choices = ("kills", "damage", "pages", "processes", "clock", "owners", "removed", "queries")
+    if not any(getattr(given, name) for name in choices):
         given.kills, given.damage, given.processes, given.clock, given.owners = 200, 10, 1, 20, 500
-        given.queries = 5000
+        given.removed, given.queries = 50, 5000
     if given.kills:
         yield sessions_kills.run(given.kills, options)
     if given.damage:
@@ -46,6 +48,8 @@ def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
         yield from sessions_processes.run(given.processes, options)
     if given.clock:
         yield sessions_clock.run(given.clock, options)
+    if given.removed:
+        yield sessions_removed.run(given.removed, options)
     if given.owners:
         yield sessions_owners.run(given.owners, options)
     if given.queries:

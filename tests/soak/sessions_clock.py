@@ -1,4 +1,4 @@
-"""Histories written while the clock jumps by up to twenty years: order, neighbours and resuming follow the writing."""
+"""Conversations and memory written while the clock jumps by up to twenty years: every order follows the writing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from hermes.conversations.database import SessionDB
+from hermes.memory.entries import in_order, newest_to_undo
+from hermes.memory.store import TARGETS, MemoryStore
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:
@@ -31,6 +33,36 @@ def run(histories: int, options: Options) -> Outcome:
         outcome.fail(*(f"history {number} (--seed {options.seed}): {each}" for each in problems))
     progress.goes_on(histories, outcome)
     return outcome
+
+
+def run_memory(histories: int, options: Options) -> Outcome:
+    """The log of both memory files, and what an undo takes back."""
+    outcome = Outcome(name="clock jumps in memory", figures={"histories": 0, "changes": 0})
+    progress = Progress("clock jumps in memory", histories, options)
+    for number in range(histories):
+        if not progress.goes_on(number, outcome):
+            break
+        with tempfile.TemporaryDirectory(dir=options.folder, prefix="soak-") as place:
+            problems = _changes(os.path.join(place, "home"), random.Random(f"{options.seed}/{number}"), outcome)
+        outcome.count("histories")
+        outcome.fail(*(f"history {number} (--seed {options.seed}): {each}" for each in problems))
+    progress.goes_on(histories, outcome)
+    return outcome
+
+
+def _changes(home: str, chance: random.Random, outcome: Outcome) -> list[str]:
+    written: list[str] = []
+    for step in range(chance.randint(3, 12)):
+        jump = chance.uniform(-_TWENTY_YEARS, _TWENTY_YEARS)
+        with mock.patch("time.time", return_value=time.time() + jump):
+            change = MemoryStore.open(home).add(chance.choice(TARGETS), f"fact {step} {chance.getrandbits(30)}").change
+        written.append(change.id if change else "none")
+        outcome.count("changes")
+    store = MemoryStore.open(home)
+    ordered = in_order(*(store.history(target)[0] for target in TARGETS))
+    newest = newest_to_undo(ordered)
+    problems = [] if [each.id for each in ordered] == written else [f"{[each.id for each in ordered]}, not {written}"]
+    return problems + ([] if newest and newest.id == written[-1] else ["an undo takes back another change"])
 
 
 def _history(path: str, chance: random.Random, outcome: Outcome) -> list[str]:

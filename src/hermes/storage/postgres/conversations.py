@@ -735,6 +735,8 @@ _COUNT_WORDS = "UPDATE sessions SET said_messages = %s, said_words = %s WHERE pe
 
 
 class PostgresCopies:
+    """Reads and writes whole sessions, for moving between engines."""
+
     def __init__(self, store: PostgresConversations) -> None:
         self._store = store
         self._database = store.database

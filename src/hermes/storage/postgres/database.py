@@ -109,20 +109,17 @@ class PersonDatabase:
         return self._connection is not None and self._writes
 
     def rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
-        with self.reading() as connection:
-            found: list[Any] = connection.execute(sql, values, binary=True).fetchall()
-            return found
+        return self.many(sql, [values])[0]
 
     def row(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
-        with self.reading() as connection:
-            return connection.execute(sql, values, binary=True).fetchone()
+        return next(iter(self.rows(sql, values)), None)
 
     def column(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
         return [found for (found,) in self.rows(sql, values)]
 
-    def many(self, sql: str, several: Sequence[Sequence[Any]]) -> list[list[Any]]:
+    def many(self, sql: str, several: Sequence[Sequence[Any] | dict[str, Any]]) -> list[list[Any]]:
         """The rows of one question with several sets of values, in one round trip."""
-        with self.reading() as connection:
+        with self._asking() as connection:
             asked = [connection.execute(sql, values, binary=True) for values in several]
             return [each.fetchall() for each in asked]
 
@@ -134,6 +131,17 @@ class PersonDatabase:
                 yield self._connection
             else:
                 with self._transaction(writes=False) as connection:
+                    yield connection
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[psycopg.Connection[Any]]:
+        """For one question: what a pipeline sends at once is a transaction, for half the CPU of BEGIN and COMMIT."""
+        with self._lock:
+            if self._connection is not None:
+                yield self._connection
+            else:
+                with self._borrowed() as connection, connection.pipeline():
+                    self._set_person(connection)
                     yield connection
 
     @contextlib.contextmanager
@@ -164,16 +172,12 @@ class PersonDatabase:
     @contextlib.contextmanager
     def _transaction(self, *, writes: bool) -> Iterator[psycopg.Connection[Any]]:
         """Waits for the server only where something is read, and at the end: two round trips for most writes."""
-        if self._closed:
-            raise StorageError(f"{self.place} was closed; open it again")
-        with self.translated():
-            pool = pool_of(self._address)
-            connection = _alive(pool)
+        with self._borrowed() as connection:
             self._connection, self._writes = connection, writes
             try:
                 with connection.pipeline():
                     connection.execute("BEGIN" if writes else "BEGIN READ ONLY")
-                    connection.execute(_BEGIN, (str(self.person), f"{max(1, int(self._wait * 1000))}ms"))
+                    self._set_person(connection)
                     if writes:
                         connection.execute(_LOCK, (self._writers,))
                     yield connection
@@ -184,7 +188,21 @@ class PersonDatabase:
                 raise
             finally:
                 self._connection = None
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[psycopg.Connection[Any]]:
+        if self._closed:
+            raise StorageError(f"{self.place} was closed; open it again")
+        with self.translated():
+            pool = pool_of(self._address)
+            connection = _alive(pool)
+            try:
+                yield connection
+            finally:
                 pool.putconn(connection)
+
+    def _set_person(self, connection: psycopg.Connection[Any]) -> None:
+        connection.execute(_BEGIN, (str(self.person), f"{max(1, int(self._wait * 1000))}ms"))
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:

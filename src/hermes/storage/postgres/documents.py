@@ -92,6 +92,9 @@ class PostgresDocuments:
     def create(self) -> PostgresFolder:
         return PostgresFolder(self._database, self._folder)
 
+    def reading(self) -> contextlib.AbstractContextManager[object]:
+        return self._database.reading()
+
     def every(self) -> dict[str, int]:
         """All names below the folder, however deep, each with its newest version."""
         start = f"{self._folder}/" if self._folder else ""

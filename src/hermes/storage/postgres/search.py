@@ -208,6 +208,8 @@ _VECTORS = "SELECT block, stamp, checksum, data FROM vectors WHERE person = %s"
 
 
 class PostgresVectors:
+    """Embeddings in PostgreSQL."""
+
     def __init__(self, database: PersonDatabase) -> None:
         self._database = database
         self._person = database.person

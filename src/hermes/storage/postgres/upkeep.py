@@ -62,6 +62,8 @@ _ADD_SUMMARY = """
 
 
 class PostgresSummaries:
+    """The summary graph in PostgreSQL."""
+
     def __init__(self, database: PersonDatabase) -> None:
         self._database = database
 
