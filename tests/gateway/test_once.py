@@ -18,6 +18,7 @@ from hermes.gateway.ledger import Ledger
 from hermes.gateway.platforms.base import Incoming
 from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
+from hermes.settings.config import conversations_of
 from hermes.settings.home import find_home, person_home
 from soak.common import Options
 from soak.gateway import run_kills
@@ -91,6 +92,7 @@ ASKED = {"role": "user", "content": "buy the tickets"}
         ),
     ],
 )
+@pytest.mark.usefixtures("both_engines")
 def test_a_turn_that_was_cut_off_goes_on_where_it_was(home: Path, api: BotApi, had: tuple[dict[str, Any], ...]) -> None:
     prepare(home, api, ["The tickets are bought.", "You are welcome."])
     left_behind(home, *had)
@@ -100,7 +102,7 @@ def test_a_turn_that_was_cut_off_goes_on_where_it_was(home: Path, api: BotApi, h
         api.say(ANN, "thank you")
         assert api.wait_for_texts(ANN, 2)[1] == "You are welcome."
         assert gateway.settle(10)
-    with SessionDB.open(str(home / "users" / "ann" / "state.db")) as database:
+    with SessionDB.open(**conversations_of(person_home(find_home(home), "ann"))) as database:
         [session] = database.list_sessions()
         stored = [each.message for each in database.messages(session.id)]
     said = [each["content"] for each in stored if each["role"] == "user"]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hermes.memory.store import Written
 
 STOP = "/stop"
-_PRIVATE = frozenset({"/memory", "/handover", "/continue", "/forget", "/status"})  # not for a whole group to read
+_PRIVATE = frozenset({"/handover", "/continue", "/forget"})  # of one person; the rest is the group's own in a group
 _LOOKED_AT = 20
 _MOST_QUESTIONS = 5  # messages with buttons after one answer
 _LONGEST_SHOWN = 3000  # characters of a pending write in one message
@@ -61,7 +61,7 @@ class Commands:
         if command is None:
             return _unknown(name, rest)
         if name.lower() in _PRIVATE and entry.message.kind != "dm":
-            return "Everybody here would read that; ask me in a private chat."
+            return "That is about you, and everybody here would read it; ask me in a private chat."
         try:
             return command[1](self, entry, rest.strip())
         except (NotFound, SettingsError, WriteRefused) as error:
@@ -72,10 +72,13 @@ class Commands:
         return "Just write. I also understand:\n" + "\n".join(lines)
 
     def start(self, entry: Entry, _rest: str) -> str:
-        return f"Hello {entry.message.user_name or entry.person}. I remember what you tell me. " + self.help(entry, "")
+        return (
+            f"Hello {entry.message.user_name or entry.message.speaker or entry.person}. I remember what you tell me. "
+            + self.help(entry, "")
+        )
 
     def paired(self, entry: Entry, _rest: str) -> str:
-        return f"This account is already that of {entry.person}."
+        return f"This account is already that of {entry.message.speaker or entry.person}."
 
     def new(self, entry: Entry, _rest: str) -> str:
         self._conversations.start_over(entry, NEW)
@@ -88,7 +91,7 @@ class Commands:
         return ("I stop." if stopped else "There is nothing to stop.") + more
 
     def status(self, entry: Entry, _rest: str) -> str:
-        lines = [f"You are {entry.person}."]
+        lines = [f"You are {entry.message.speaker or entry.person}."]
         if self._ledger.chat(entry.chat_key) is None:
             lines.append("There is no conversation here yet.")
         else:
@@ -117,7 +120,7 @@ class Commands:
             return self._decide(entry, word, number.strip())
         waiting = self._waiting(entry)
         if not numbered:
-            return "I have not noted anything about you yet." + waiting
+            return "I have not noted anything yet." + waiting
         lines = [f"{at}. {text}" for at, (_, text) in enumerate(numbered, start=1)]
         return "What I have noted:\n" + "\n".join(lines) + "\n\n/memory forget NUMBER removes one." + waiting
 
@@ -144,15 +147,14 @@ class Commands:
     def questions(self, entry: Entry, *, buttons: bool) -> tuple[list[tuple[str, Buttons]], str, list[str]]:
         """What the person has not been asked about here yet: as messages with buttons, or as a line that says so.
 
-        The ids come with it, to be marked as asked when the answer is stored. A group is not shown what waits:
-        everybody would read it.
+        The ids come with it, to be marked as asked when the answer is stored. In a group everybody who is known may
+        decide: what waits is the group's own.
         """
         place = entry.message.kind
         waiting = {each.id: each for each in self._pending(entry).all()}
         new = self._ledger.unasked(entry.person, place, list(waiting))
-        if not buttons or place != "dm":
-            where = "/memory shows what" if place == "dm" else "ask me in a private chat with /memory"
-            return [], f"{waiting_in_words(len(new))}; {where}" if new else "", new
+        if not buttons:
+            return [], f"{waiting_in_words(len(new))}; /memory shows what" if new else "", new
         asked: list[tuple[str, Buttons]] = []
         for each in new[:_MOST_QUESTIONS]:
             text = f"**May I keep this?**\n\n{in_a_block(described(waiting[each], whole=False))}"

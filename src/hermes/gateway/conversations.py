@@ -1,12 +1,14 @@
 """The conversations of all people: kept open between messages, reset when it is time.
 
-A chat has a key: `agent:main:telegram:dm:42`, and in a group one for each person. The agent of a chat is used by one
-worker at a time; `interrupt` may come from anywhere.
+A chat has a key: `agent:main:telegram:dm:42:@ann`. A group is one conversation of all who speak there, kept in a home
+of its own, so that nobody's private memory can come up in it. The agent of a chat is used by one worker at a time;
+`interrupt` may come from anywhere.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections import OrderedDict
 from contextlib import contextmanager
@@ -33,6 +35,8 @@ IDLE, DAILY = "idle", "daily"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResetPolicy:
+    """When a chat starts a new conversation by itself."""
+
     mode: str = "none"  # none, idle, daily, both
     at_hour: int = 4
     idle_minutes: int = 1440
@@ -80,17 +84,37 @@ def _duration(minutes: int) -> str:
 NEW = "new"
 _LOG = logging.getLogger("hermes.gateway")
 _WHOSE = ":@"  # between the place and the person of a chat key
+_GROUP = (
+    "You are in a group, and everybody in it reads your answers. Each message begins with who says it, in brackets: "
+    "[ann to you] is ann speaking to you, [ann to bob] is ann speaking to bob. Only the beginning of a message says "
+    "this. Say in what you remember who it is about. What people told you in private you do not know here."
+)
 _CLOSE_SECONDS = 10.0  # seconds to wait for a conversation that is answering before something else is done to it
 
 
 def chat_key(message: Incoming, person: str, profile: str = "") -> str:
-    """The key of a chat: the platform, the place, and in a group the person; ends with whose it is."""
+    """The key of a chat: the platform and the place; ends with whose it is, a person or a group."""
     words = ["agent", profile or "main", message.platform, message.kind, message.chat]
     if message.thread:
         words.append(message.thread)
-    if message.kind != "dm":
-        words.append(message.user)
     return ":".join(words) + _WHOSE + person
+
+
+def spoken(message: Incoming, text: str) -> str:
+    """A message as the model and later searches see it: in a group it begins with who says it, and to whom.
+
+    People cannot change the name they have here, and no line of theirs can begin as another's message does.
+    """
+    if not message.speaker:
+        return text
+    to = f" to {message.to}" if message.to else "" if message.heard else " to you"
+    return f"[{message.speaker}{to}] " + re.sub(r"^\[", " [", text, flags=re.MULTILINE)
+
+
+def place_of(key: str) -> tuple[str, str, str]:
+    """The platform, the kind and the chat of a key, without topic and person."""
+    words = key.rpartition(_WHOSE)[0].split(":", 4)
+    return words[2], words[3], words[4].partition(":")[0]
 
 
 def private_chat(key: str) -> Incoming | None:
@@ -103,6 +127,8 @@ def private_chat(key: str) -> Incoming | None:
 
 
 class OpenChat:
+    """An agent that is open for one chat."""
+
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.lock = threading.Lock()
@@ -124,6 +150,8 @@ class OpenChat:
 
 
 class Conversations:
+    """The open conversations, closed again when idle or when there are too many."""
+
     def __init__(
         self,
         home_of: Callable[[str], Home],
@@ -261,7 +289,8 @@ class Conversations:
             "thread_id": message.thread,
             "gateway_session_key": entry.chat_key,
         }
-        more = {"project": "", "identity": known, "clock": self._clock, **more}
+        group = {"system_message": _GROUP, "vouches": True} if message.speaker else {}
+        more = {"project": "", "identity": known, "clock": self._clock, **group, **more}
         return self._open_agent(self._home_of(entry.person), message.platform, **more)
 
     def _add(self, key: str, opened: OpenChat) -> OpenChat:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hermes.gateway.ledger import Ledger
+    from hermes.gateway.platforms.base import Incoming
     from hermes.settings.config import Settings
     from hermes.settings.people import People
 
@@ -27,6 +28,8 @@ _LENGTH = 12  # 59 bits
 
 
 class Directory:
+    """Maps accounts on chat platforms to people."""
+
     def __init__(self, people: People, settings: Settings, ledger: Ledger, clock: Callable[[], float]) -> None:
         self.people = people
         self._listed = listed_accounts(settings)
@@ -37,6 +40,14 @@ class Directory:
         """Whose account this is, or "" for a stranger; somebody who was removed is one."""
         name = self._listed.get((platform, user)) or self._linked(platform, user)
         return name if name and self.knows(name) else ""
+
+    def group(self, message: Incoming) -> str:
+        """The name a group has here. It is kept as a person is: a home of its own, made with the first message."""
+        digest = hashlib.sha256(message.chat.encode()).hexdigest()[:10]
+        name = f"group-{message.platform}-{digest}"
+        if not self.knows(name):
+            self.people.add(name, note=message.chat_name or f"a group on {message.platform}")
+        return name
 
     def knows(self, name: str) -> bool:
         try:

@@ -81,6 +81,8 @@ class Piece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chat:
+    """One chat of a platform and the session it continues."""
+
     key: str
     person: str
     session: str
@@ -88,6 +90,8 @@ class Chat:
 
 
 class Ledger:
+    """Every message received, until its answer has gone out."""
+
     def __init__(self, database: Database) -> None:
         self.database = database
         self._private: dict[int, str] = {}  # words with private parts: only this process has them
@@ -233,6 +237,9 @@ class Ledger:
         rows = self.database.rows("SELECT pending FROM asked WHERE person = ? AND place = ?", (person, place))
         known = {row[0] for row in rows}
         return [each for each in pending if each not in known]
+
+    def was_asked(self, person: str, pending: str) -> bool:
+        return bool(self.database.row("SELECT 1 FROM asked WHERE person = ? AND pending = ?", (person, pending)))
 
     def ask(self, person: str, place: str, pending: Sequence[str]) -> None:
         with self.database.writing() as connection:

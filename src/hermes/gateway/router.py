@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import ContextTooLong, HermesError, ModelError, StorageError
 from hermes.base.events import Notice, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.gateway.commands import buttons_for
+from hermes.gateway.conversations import spoken
 from hermes.gateway.ledger import DONE, NEW, RUNNING
 from hermes.gateway.platforms.base import DRAFT, Later, Never
 
@@ -34,6 +35,7 @@ _PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)  # seconds before the next attempt to
 _TYPING_SECONDS = 4.0
 _ONLY_TEXT = "I can only read text."
 _EMPTY = "(The model had nothing to say.)"
+_HEARD = "(I listen.)"
 _STOPPED = "(stopped)"
 _BUSY = "Sorry, I cannot answer: the model cannot be reached just now. Your message is kept; please write again later."
 _TOO_LONG = (
@@ -44,6 +46,8 @@ _BROKEN = "Sorry, I cannot answer this; the operator has to look at it (message 
 
 
 class Router:
+    """Turns one stored message into an answer."""
+
     def __init__(
         self,
         platforms: Mapping[str, Platform],
@@ -80,6 +84,8 @@ class Router:
 
     def _answer(self, entry: Entry) -> None:
         self._ledger.attempted(entry.id)
+        if entry.message.heard:
+            return self._hear(entry)
         session = ""
         try:
             text, outcome, session = self._reply(entry)
@@ -107,7 +113,19 @@ class Router:
             if word == "show" and text.startswith("```"):
                 pieces, questions = [], [(text, buttons_for(wanted, shown=True))]
         self._ledger.answered(entry.id, pieces, outcome, session=session, questions=questions)
-        self._ledger.ask(entry.person, message.kind, asked)
+        return self._ledger.ask(entry.person, message.kind, asked)
+
+    def _hear(self, entry: Entry) -> None:
+        """Keeps what was said in a group without being said to us; a crash in the middle does not keep it twice."""
+        with self._conversations.entered(entry) as (agent, _):
+            session = agent.session
+            done, begun = ("", False) if entry.state == NEW else earlier_answer(agent, entry)
+            if not begun:
+                self._ledger.begin(entry, session.id, session.last_id)
+                session.record({"role": "user", "content": spoken(entry.message, entry.message.text)})
+            if not done:  # models want every message to be followed by one of theirs
+                session.record({"role": "assistant", "content": _HEARD})
+            self._ledger.answered(entry.id, [], "heard", session=session.id)
 
     def _reply(self, entry: Entry) -> tuple[str, str, str]:
         """The answer, how it came about, and the session it belongs to."""
@@ -130,7 +148,7 @@ class Router:
             self._ledger.begin(entry, session.id, session.last_id)
         show = _Draft(self._platforms[entry.message.platform], entry, self._ledger, self._stream_seconds)
         notices: list[str] = []
-        events = agent.go_on() if begun else agent.turn(self._ledger.words(entry))
+        events = agent.go_on() if begun else agent.turn(spoken(entry.message, self._ledger.words(entry)))
         try:
             end = _follow(events, show, notices)
         except ModelError as error:
@@ -192,7 +210,8 @@ def earlier_answer(agent: Agent, entry: Entry) -> tuple[str, bool]:
     session = agent.session
     stored = sorted(session.database.messages(session.id, limit=1000, newest=True), key=lambda each: each.id)
     since = [each.message for each in stored if each.id > entry.before]
-    asked = [at for at, one in enumerate(since) if one["role"] == "user" and one.get("content") == entry.message.text]
+    said = spoken(entry.message, entry.message.text)
+    asked = [at for at, one in enumerate(since) if one["role"] == "user" and one.get("content") == said]
     if not asked:
         return "", False
     last = since[-1]

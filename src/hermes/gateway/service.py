@@ -21,12 +21,15 @@ from hermes.agent import Agent
 from hermes.base.dates import zone_of
 from hermes.base.errors import HermesError, NotFound, SettingsError, WrongKey
 from hermes.gateway.commands import Commands, is_stop
-from hermes.gateway.conversations import Conversations, ResetPolicy, chat_key, private_chat
+from hermes.gateway.conversations import Conversations, ResetPolicy, chat_key, place_of, private_chat
 from hermes.gateway.directory import Directory
 from hermes.gateway.ledger import FILE, FOLDER, Ledger
 from hermes.gateway.platforms.base import Later, Never
+from hermes.gateway.platforms.discord import discord_of
+from hermes.gateway.platforms.mail import mail_of
+from hermes.gateway.platforms.slack import slack_of
 from hermes.gateway.platforms.telegram import Telegram, telegram_of
-from hermes.gateway.platforms.webhook import webhook_of
+from hermes.gateway.platforms.webhook import Webhook, webhook_of
 from hermes.gateway.router import Router
 from hermes.http_server import descriptor_limit
 from hermes.memory.reminders import Reminders
@@ -62,11 +65,15 @@ _NO_ACCESS = (
     "I do not know you, so I keep nothing of what you write. Ask whoever runs this bot for access: they make a code "
     "with `hermes gateway pair NAME`, and you send me /pair CODE. Your account here is {user}."
 )
+_DAY = 86_400
+_LOOKED_AFTER = 50  # chats that are looked at for missed messages after an interruption
 _MEMORY_LOG = logging.getLogger("hermes.gateway.memory")
 _MEGABYTE = 1 << 20
 
 
 class Gateway:
+    """The service: receives on all platforms, answers in worker threads, stops cleanly."""
+
     def __init__(
         self,
         home: Home,
@@ -128,7 +135,7 @@ class Gateway:
         finish_removals(self.home)
         left = self.receiver.resume()
         _LOG.info("gateway of %s: %s; %s messages left from before", self.home.path, ", ".join(self.platforms), left)
-        if any(not isinstance(each, Telegram) or each.is_called for each in self.platforms.values()):
+        if any(isinstance(each, Webhook | Telegram) and each.is_called for each in self.platforms.values()):
             from hermes.gateway.webhooks import webhook_server  # needs the extra `server`
 
             host = self.settings.text("gateway.host")
@@ -267,6 +274,27 @@ def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:
             api=settings.text("gateway.telegram.api_url"),
             groups=settings.text("gateway.groups"),
         )
+    if settings.flag("gateway.discord.enabled"):
+        found["discord"] = discord_of(
+            secret(home, "DISCORD_BOT_TOKEN"),
+            api=settings.text("gateway.discord.api_url"),
+            groups=settings.text("gateway.groups"),
+        )
+    if settings.flag("gateway.slack.enabled"):
+        found["slack"] = slack_of(
+            secret(home, "SLACK_BOT_TOKEN"),
+            secret(home, "SLACK_APP_TOKEN"),
+            api=settings.text("gateway.slack.api_url"),
+            groups=settings.text("gateway.groups"),
+        )
+    if settings.flag("gateway.email.enabled"):
+        found["email"] = mail_of(
+            secret(home, "EMAIL_PASSWORD"),
+            **{name: settings.text(f"gateway.email.{name}") for name in ("address", "imap", "smtp", "vouched_by")},
+            folder=settings.text("gateway.email.folder"),
+            seconds=settings.number("gateway.email.poll_seconds"),
+            groups=settings.text("gateway.groups"),
+        )
     if settings.flag("gateway.webhook.enabled"):
         found["webhook"] = webhook_of(
             secret(home, "GATEWAY_WEBHOOK_SECRET"), reply_url=settings.text("gateway.webhook.reply_url")
@@ -274,7 +302,7 @@ def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:
     if not found:
         raise SettingsError(
             "no platform is switched on; `hermes config set gateway.telegram.enabled true` and put "
-            "TELEGRAM_BOT_TOKEN=… into .env, or see gateway.webhook.enabled"
+            "TELEGRAM_BOT_TOKEN=… into .env, or see gateway.discord, gateway.slack, gateway.email and gateway.webhook"
         )
     return found
 
@@ -300,6 +328,8 @@ def stored_status(home: Home) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
+    """One measurement of the process: memory, threads, uptime."""
+
     rss_mb: float
     peak_mb: float
     gc: tuple[int, ...]
@@ -314,6 +344,8 @@ class Reading:
 
 
 class Monitor:
+    """Measures the process from time to time and warns when it grows too large."""
+
     def __init__(self, *, seconds: float, warn_mb: int = 0, resident: Callable[[], int] | None = None) -> None:
         self._seconds = seconds
         self._warn_mb = warn_mb
@@ -485,16 +517,27 @@ class Receiver:
     def cursor(self, platform: str) -> str:
         return self._ledger.cursor(platform)
 
+    def chats(self, platform: str) -> list[tuple[str, str, float]]:
+        """Where known people wrote within the last day, and when they last did."""
+        recent = [each for each in self._ledger.chats() if each.active > self._clock() - _DAY]
+        places = {place_of(each.key): each.active for each in reversed(recent)}
+        found = [(chat, kind, active) for (where, kind, chat), active in places.items() if where == platform]
+        return found[-_LOOKED_AFTER:]
+
     def take(self, platform: str, messages: Sequence[Incoming], *, cursor: str = "") -> None:
         """Stores messages and how far the platform was read, in one step; only then is anything done with them."""
         known: list[tuple[str, str, Incoming]] = []
         strangers: list[Incoming] = []
         for message in messages:
             person, kept = self._person(message)
-            if person:
-                known.append((chat_key(kept, person, self._profile), person, kept))
-            else:
+            if person and kept.kind == "group":  # what is said there is the group's, and nothing else is known there
+                kept = replace(kept, speaker=person, to=self._directory.person(platform, kept.to))
+                person = self._directory.group(kept)
+            if not person:
                 strangers.append(message)
+            elif not kept.pressed or self._ledger.was_asked(person, kept.text.rpartition(" ")[2]):
+                # A press by anybody else would replace the question in front of the person who was asked.
+                known.append((chat_key(kept, person, self._profile), person, kept))
         for entry in self._ledger.store(known, self._clock(), platform=platform, cursor=cursor):
             self.queue(entry)
         for stranger in strangers:

@@ -20,6 +20,7 @@ from hermes.base.tokens import estimate
 from hermes.base.values import value
 from hermes.safety.trust import Source
 from hermes.safety.verdict import NOTHING_FOUND
+from hermes.settings.home import project_root
 from hermes.storage.files import Folder
 from hermes.storage.text_files import is_inside, read_foreign
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 LIMIT = 20_000  # characters of one file
 HEAD, TAIL = 0.7, 0.2  # what is kept of a longer one
 TOTAL_LIMITS = 3  # Cursor's rules may be many files; together they get this many times the limit of one
-MOST_PARENTS = 64
 LONGEST_NAME = 120
 UNNAMED = "unspecified"  # an attack of no class
 NATIVE = (".hermes.md", "HERMES.md")
@@ -86,11 +86,15 @@ def load_context_files(
     def load(path: str) -> ContextFile | None:
         return load_file(path, scan, shown_from=cwd, inside=root, limit=limit, trusted=is_trusted(path))
 
-    root = git_root(cwd) or cwd
-    for directory in _up_to(cwd, root):
+    root = project_root(os.path.abspath(cwd)) or os.path.abspath(cwd)
+    directory = os.path.abspath(cwd)
+    while True:
         for name in NATIVE:
             if found := load(os.path.join(directory, name)):
                 return (found,)
+        if directory == root:
+            break
+        directory = os.path.dirname(directory)
     for names in ALTERNATIVES:
         for name in names:
             if found := load(os.path.join(cwd, name)):
@@ -147,28 +151,6 @@ def truncate(text: str, name: str, limit: int) -> str:
         f" {len(text):,} are shown. Read the file for the rest. …]"
     )
     return f"{text[:head]}\n\n{marker}\n\n{text[len(text) - tail :]}"
-
-
-def git_root(directory: str) -> str | None:
-    """The closest parent that holds `.git`; in a linked worktree that is a file, not a directory."""
-    return next((parent for parent in _parents(directory) if os.path.lexists(os.path.join(parent, ".git"))), None)
-
-
-def _parents(directory: str) -> Iterator[str]:
-    current = os.path.abspath(directory)
-    for _ in range(MOST_PARENTS):
-        yield current
-        parent = os.path.dirname(current)
-        if parent == current:
-            return
-        current = parent
-
-
-def _up_to(directory: str, root: str) -> Iterator[str]:
-    for parent in _parents(directory):
-        yield parent
-        if parent == os.path.abspath(root):
-            return
 
 
 def _cursor_rules(cwd: str, load: Callable[[str], ContextFile | None], limit: int) -> Iterator[ContextFile]:
@@ -432,6 +414,8 @@ class PromptInputs:
 
 @value
 class Section:
+    """One layer of the system prompt."""
+
     name: str
     text: str
 
@@ -446,6 +430,8 @@ class Section:
 
 @value
 class Prompt:
+    """The system prompt with its sections and notices."""
+
     sections: tuple[Section, ...]
     notices: tuple[str, ...] = ()  # what the person should know of the files in it
     outside: tuple[Source, ...] = ()  # what in it comes from outside

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from hermes.base.errors import HermesError
+from hermes.base.errors import HermesError, Interrupted
+from hermes.llm.transport import CANCELLED, shared_client
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+_LOG = logging.getLogger("hermes.gateway")
 _CUTS = ("\n\n", "\n", " ")  # the best place first
 _LAST_CODE_OF_ONE_UNIT = 0xFFFF
 _SMALLEST = 256  # units; so little Markdown fits in any case
@@ -95,6 +99,9 @@ def _within(text: str, limit: int) -> str:
 
 Buttons = Sequence[tuple[str, str]]
 DRAFT = "…"  # what stands in a chat until the answer does
+BUTTON = re.compile(r"(?:approve|reject|show) [0-9a-f]{1,32}")  # what one of ours gives back when it is pressed
+TIMEOUT = 15.0  # seconds for one call of a platform's API
+_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before the next attempt, when the platform does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +120,25 @@ class Incoming:
     chat_name: str = ""
     addressed: bool = True  # meant for us, and not only said where we can hear it
     pressed: str = ""  # the platform's number of a press on a button; `message` is the one with the button
+    heard: bool = False  # kept, and not answered
+    speaker: str = ""  # in a group: the person who said it, by their name here
+    to: str = ""  # in a group: the account it was said to, when that is not us
+
+
+def in_group(message: Incoming, groups: str) -> Incoming | None:
+    """A message in a group as `gateway.groups` wants it: to be answered, only heard, or left alone (None)."""
+    if groups == "off" or (groups == "mention" and not message.addressed):
+        return None
+    return replace(message, heard=groups == "listen" and not message.addressed)
+
+
+def understood(read: Callable[[Mapping[str, Any]], Incoming | None], update: Mapping[str, Any]) -> Incoming | None:
+    """A message out of what a platform sent; None when it is not for us, or makes no sense: it must not stop others."""
+    try:
+        return read(update)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        _LOG.warning("what a platform sent cannot be understood: %r", error)
+        return None
 
 
 class Later(HermesError):
@@ -131,11 +157,81 @@ class Never(HermesError):
         self.gone = gone
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a platform's API answered: a JSON object, or nothing."""
+
+    status: int
+    document: Mapping[str, Any]
+    headers: Mapping[str, str]
+
+
+def call_api(
+    name: str,
+    method: str,
+    address: str,
+    *,
+    body: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+    seconds: float = TIMEOUT,
+    cancelled: Callable[[], bool] | None = None,
+) -> Answer:
+    """One HTTP call with JSON; a platform that cannot be reached, or answers without JSON, may do so `Later`."""
+    import httpx
+
+    extensions = {CANCELLED: cancelled} if cancelled else {}
+    try:
+        answer = shared_client().request(
+            method, address, json=body, headers=headers, timeout=seconds, extensions=extensions
+        )
+        document = answer.json() if answer.content else {}
+    except httpx.HTTPError as error:  # without the address: Telegram's holds the token
+        raise Later(f"{name} cannot be reached ({type(error).__name__})", seconds=0) from None
+    except ValueError:
+        raise Later(f"{name} answered {answer.status_code} without JSON", seconds=0) from None
+    found = document if isinstance(document, dict) else {"list": document}
+    return Answer(status=answer.status_code, document=found, headers=answer.headers)
+
+
+def keep_receiving(
+    step: Callable[[Callable[[], None]], bool], stop: Callable[[], bool], report: Callable[[str], None]
+) -> None:
+    """Repeats `step` until it says that it is over; waits longer after each failure in a row.
+
+    `step` calls what it is given when it is connected.
+    """
+    failures, never = 0, threading.Event()
+
+    def connected() -> None:
+        nonlocal failures
+        failures = 0
+        report("")
+
+    while not stop():
+        try:
+            if not step(connected):
+                return
+        except Interrupted:
+            return
+        except HermesError as error:  # theirs, or our own disk: what is not stored is not acknowledged
+            report(str(error))
+            left = (error.seconds if isinstance(error, Later) else 0) or _PAUSES[min(failures, len(_PAUSES) - 1)]
+            failures += 1
+            while left > 0 and not stop():
+                never.wait(min(left, 0.2))
+                left -= 0.2
+
+
 class Inbox(Protocol):
-    """Where a platform puts what it received. When `take` returns, everything is stored and may be acknowledged."""
+    """Where a platform puts what it received. When `take` returns, everything is stored and may be acknowledged.
+
+    `cursor` is how far it was read. `chats` is for platforms without one: where people wrote, what kind of chat that
+    is, and when they last did.
+    """
 
     def take(self, platform: str, messages: Sequence[Incoming], *, cursor: str = "") -> None: ...
     def cursor(self, platform: str) -> str: ...
+    def chats(self, platform: str) -> Sequence[tuple[str, str, float]]: ...
 
 
 class Platform(Protocol):

@@ -6,20 +6,27 @@ import hashlib
 import hmac
 import logging
 import re
-import threading
-import unicodedata
 from html import escape, unescape
 from typing import TYPE_CHECKING, Any
 
-from markdown_it import MarkdownIt
-from markdown_it.tree import SyntaxTreeNode
-
-from hermes.base.errors import HermesError, Interrupted, SettingsError
-from hermes.gateway.platforms.base import Incoming, Later, Never, split_markdown, units
-from hermes.llm.transport import CANCELLED, shared_client
+from hermes.base.errors import SettingsError
+from hermes.gateway.platforms.base import (
+    BUTTON,
+    TIMEOUT,
+    Incoming,
+    Later,
+    Never,
+    call_api,
+    in_group,
+    keep_receiving,
+    split_markdown,
+    understood,
+    units,
+)
+from hermes.gateway.platforms.formatting import Markup
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from hermes.gateway.platforms.base import Buttons, Inbox
 
@@ -28,20 +35,14 @@ API = "https://api.telegram.org"
 LIMIT = 4096  # UTF-16 units of one message
 SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the name of a header
 _POLL_SECONDS = 25
-_TIMEOUT = 15.0
-_PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before the next attempt, when Telegram does not say
 _BAD, _WRONG_TOKEN, _NO_BOT, _CONFLICT, _TOO_MANY, _SERVER = 400, 401, 404, 409, 429, 500
 _UPDATES = ["message", "callback_query"]
-_BUTTON = re.compile(r"(?:approve|reject|show) [0-9a-f]{1,32}")
-_TAGS = {"strong": "b", "em": "i", "s": "s"}
 _LINKS = ("http://", "https://", "mailto:", "tg://")
-_WIDEST_TABLE = 60  # columns; a wider one is written row by row
-# What a model writes as HTML, a reference or a picture would vanish; a line of hyphens is meant as a rule.
-_MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-_MARKDOWN.disable(["reference", "image", "lheading"])
 
 
 class Telegram:
+    """The Telegram Bot API, by polling or webhook."""
+
     name = "telegram"
     edits = True
     buttons = True
@@ -63,23 +64,15 @@ class Telegram:
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
-        pause = _Pause(stop)
-        while not stop():
-            try:
-                if not self._begun:
-                    self._begin()
-                if self._webhook_url:
-                    report("")
-                    return
+        def step(connected: Callable[[], None]) -> bool:
+            if not self._begun:
+                self._begin()
+            if not self._webhook_url:
                 self._poll(inbox, stop)
-            except Interrupted:
-                return
-            except HermesError as error:  # theirs, or our own disk: what is not stored is not acknowledged
-                report(str(error))
-                pause.wait(error.seconds if isinstance(error, Later) else 0)
-            else:
-                report("")
-                pause.reset()
+            connected()
+            return not self._webhook_url
+
+        keep_receiving(step, stop, report)
 
     def _begin(self) -> None:
         self._me = self.call("getMe")  # from now on we know when we are meant
@@ -94,7 +87,7 @@ class Telegram:
         offset = {"offset": int(known) + 1} if known else {}
         updates = self.call(
             "getUpdates",
-            seconds=_POLL_SECONDS + _TIMEOUT,
+            seconds=_POLL_SECONDS + TIMEOUT,
             cancelled=stop,
             timeout=_POLL_SECONDS,
             allowed_updates=_UPDATES,
@@ -108,15 +101,8 @@ class Telegram:
         numbers = [int(update["update_id"]) for update in updates]
         known = inbox.cursor(self.name)
         newest = max([*numbers, *([int(known)] if known else [])])
-        found = [self._understood(update) for update in updates]
+        found = [understood(self._incoming, update) for update in updates]
         inbox.take(self.name, [each for each in found if each is not None], cursor=str(newest))
-
-    def _understood(self, update: Mapping[str, Any]) -> Incoming | None:
-        try:
-            return self._incoming(update)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:  # one of them must not stop all others
-            _LOG.warning("update %s cannot be understood: %r", update["update_id"], error)
-            return None
 
     def _incoming(self, update: Mapping[str, Any]) -> Incoming | None:
         if "callback_query" in update:
@@ -127,11 +113,9 @@ class Telegram:
             return None
         text = str(message.get("text") or message.get("caption") or "")
         group = chat.get("type") != "private"
-        addressed = not group or self._is_for_us(message, text)
-        if group and (self._groups == "off" or (self._groups == "mention" and not addressed)):
-            return None
+        replied = (message.get("reply_to_message") or {}).get("from") or {}
         name = " ".join(filter(None, [sender.get("first_name"), sender.get("last_name")]))
-        return Incoming(
+        found = Incoming(
             platform=self.name,
             update=str(update["update_id"]),
             chat=str(int(chat["id"])),
@@ -142,17 +126,20 @@ class Telegram:
             chat_name=str(chat.get("title") or ""),
             text=self._without_mention(text),
             message=str(int(message["message_id"])),
-            addressed=addressed,
+            addressed=not group or self._is_for_us(replied, text),
+            to=str(replied.get("id", "")),
         )
+        return in_group(found, self._groups) if group else found
 
     def _pressed(self, number: int, query: Mapping[str, Any]) -> Incoming | None:
-        """A press on one of our buttons, as the command it stands for; only in the presser's own private chat.
+        """A press on one of our buttons, as the command it stands for; in a private chat only by its person.
 
         Telegram gives a private chat the number of its person, so nobody presses for somebody else.
         """
         message, sender, data = query.get("message") or {}, query["from"], str(query.get("data") or "")
         chat = message.get("chat") or {}
-        if chat.get("type") != "private" or chat.get("id") != sender["id"] or not _BUTTON.fullmatch(data):
+        private = chat.get("type") == "private"
+        if (private and chat.get("id") != sender["id"]) or not BUTTON.fullmatch(data):
             return None
         return Incoming(
             platform=self.name,
@@ -160,13 +147,14 @@ class Telegram:
             chat=str(int(chat["id"])),
             user=str(int(sender["id"])),
             user_name=str(sender.get("first_name") or sender.get("username") or ""),
+            kind="dm" if private else "group",
+            thread=str(int(message["message_thread_id"])) if message.get("is_topic_message") else "",
             text=f"/memory {data}",
             message=str(int(message["message_id"])),
             pressed=str(query["id"]),
         )
 
-    def _is_for_us(self, message: Mapping[str, Any], text: str) -> bool:
-        replied = (message.get("reply_to_message") or {}).get("from") or {}
+    def _is_for_us(self, replied: Mapping[str, Any], text: str) -> bool:
         mention = self._mention().lower()
         words = text.lower().split()
         return (
@@ -219,13 +207,13 @@ class Telegram:
         """Pieces that Telegram takes as they are and formatted; it counts what is left when the tags are gone."""
 
         def fits(piece: str) -> bool:
-            return units(piece) <= LIMIT and units(_without_tags(as_html(piece))) <= LIMIT
+            return units(piece) <= LIMIT and units(_without_tags(_HTML.render(piece))) <= LIMIT
 
         return [text] if fits(text) else split_markdown(text, fits, LIMIT)
 
     def _say(self, method: str, text: str, **fields: Any) -> Any:
         """A text with its Markdown as formatting; as it is, when Telegram does not accept that."""
-        formatted = as_html(text)
+        formatted = _HTML.render(text)
         if formatted == text:
             return self.call(method, text=text, **fields)
         try:
@@ -237,22 +225,13 @@ class Telegram:
             return self.call(method, text=text, **fields)
 
     def call(
-        self, method: str, *, seconds: float = _TIMEOUT, cancelled: Callable[[], bool] | None = None, **fields: Any
+        self, method: str, *, seconds: float = TIMEOUT, cancelled: Callable[[], bool] | None = None, **fields: Any
     ) -> Any:
         """One call of the Bot API; what it cannot do becomes `Later` or `Never`, without the token."""
-        import httpx
-
-        extensions = {CANCELLED: cancelled} if cancelled else {}
-        try:
-            answer = shared_client().post(self._address + method, json=fields, timeout=seconds, extensions=extensions)
-            document = answer.json()
-        except httpx.HTTPError as error:
-            raise Later(f"Telegram cannot be reached ({type(error).__name__})", seconds=0) from None
-        except ValueError:
-            raise Later(f"Telegram answered {answer.status_code} without JSON", seconds=0) from None
-        if isinstance(document, dict) and document.get("ok"):
-            return document.get("result")
-        raise _failure(method, document if isinstance(document, dict) else {}, answer.status_code)
+        answer = call_api("Telegram", "POST", self._address + method, body=fields, seconds=seconds, cancelled=cancelled)
+        if answer.document.get("ok"):
+            return answer.document.get("result")
+        raise _failure(method, answer.document, answer.status)
 
 
 class _Refused(Never):
@@ -279,114 +258,35 @@ def _thread(to: Incoming) -> dict[str, Any]:
 # --- formatting ------------------------------------------------------------------------------------------------------
 
 
-def as_html(markdown: str) -> str:
-    """Markdown in the tags that Telegram knows: headings are bold, tables are aligned in a block of their own."""
-    return _blocks(SyntaxTreeNode(_MARKDOWN.parse(markdown)).children)
+def _text(text: str) -> str:
+    return escape(text, quote=False)
 
 
-def _blocks(nodes: Sequence[SyntaxTreeNode], between: str = "\n\n", *, quoted: bool = False) -> str:
-    return between.join(_block(node, quoted=quoted) for node in nodes)
+def _code(code: str, language: str) -> str:
+    return f'<pre><code class="language-{language}">{code}</code></pre>' if language else f"<pre>{code}</pre>"
 
 
-def _block(node: SyntaxTreeNode, *, quoted: bool) -> str:
-    match node.type:
-        case "heading":
-            return f"<b>{_inline(node)}</b>"
-        case "fence" | "code_block":
-            language = (node.info or "").split()[:1]
-            code = escape(node.content.rstrip("\n"), quote=False)
-            return (
-                f'<pre><code class="language-{escape(language[0])}">{code}</code></pre>'
-                if language
-                else f"<pre>{code}</pre>"
-            )
-        case "bullet_list" | "ordered_list":
-            return _list(node, quoted=quoted)
-        case "blockquote":
-            inside = _blocks(node.children, quoted=True)
-            return inside if quoted else f"<blockquote>{inside}</blockquote>"  # Telegram has no quote in a quote
-        case "hr":
-            return "———"
-        case "table":
-            return _table(node)
-        case _:
-            return _inline(node)
+def _link(address: str, text: str) -> str:
+    known = address.startswith(_LINKS)
+    return f'<a href="{escape(address)}">{text}</a>' if known else f"{text} ({_text(address)})"
 
 
-def _list(node: SyntaxTreeNode, *, quoted: bool) -> str:
-    first, items, loose = int(str(node.attrs.get("start", 1))), [], False
-    for number, item in enumerate(node.children, start=first):
-        mark = "• " if node.type == "bullet_list" else f"{number}. "
-        loose = loose or any(child.type == "paragraph" and not child.hidden for child in item.children)
-        text = _blocks(item.children, "\n", quoted=quoted)
-        items.append(mark + (text if "<pre>" in text else text.replace("\n", "\n" + " " * len(mark))))
-    return ("\n\n" if loose else "\n").join(items)
-
-
-def _table(node: SyntaxTreeNode) -> str:
-    rows = [[_inline(cell) for cell in row.children] for part in node.children for row in part.children]
-    texts = [[_without_tags(cell) for cell in row] for row in rows]
-    widths = [max(map(_columns, column)) for column in zip(*texts, strict=False)]
-    if sum(widths) + 2 * len(widths) > _WIDEST_TABLE:
-        return "\n\n".join(
-            "\n".join(f"<b>{name}</b>: {cell}" for name, cell in zip(rows[0], row, strict=False)) for row in rows[1:]
-        )
-    padded = [
-        "  ".join(cell + " " * (width - _columns(cell)) for cell, width in zip(row, widths, strict=False)).rstrip()
-        for row in texts
-    ]
-    padded.insert(1, "  ".join("─" * width for width in widths))
-    return f"<pre>{escape(chr(10).join(padded), quote=False)}</pre>"
-
-
-def _columns(text: str) -> int:
-    return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF") for each in text)
-
-
-def _inline(node: SyntaxTreeNode) -> str:
-    return "".join(map(_one, node.children))
-
-
-def _one(node: SyntaxTreeNode) -> str:
-    match node.type:
-        case "text" | "text_special":
-            return escape(node.content, quote=False)
-        case "softbreak" | "hardbreak":
-            return "\n"
-        case "code_inline":
-            return f"<code>{escape(node.content, quote=False)}</code>"
-        case "link":
-            address, text = str(node.attrs.get("href", "")), _inline(node)
-            known = address.startswith(_LINKS)
-            return f'<a href="{escape(address)}">{text}</a>' if known else f"{text} ({escape(address, quote=False)})"
-        case "strong" | "em" | "s":
-            tag = _TAGS[node.type]
-            return f"<{tag}>{_inline(node)}</{tag}>"
-        case _:
-            return _inline(node)
+_HTML = Markup(
+    marks={
+        "strong": ("<b>", "</b>"),
+        "em": ("<i>", "</i>"),
+        "s": ("<s>", "</s>"),
+        "code_inline": ("<code>", "</code>"),
+    },
+    escape=_text,
+    block=_code,
+    quote="<blockquote>{}</blockquote>".format,
+    link=_link,
+)
 
 
 def _without_tags(formatted: str) -> str:
     return unescape(re.sub("<[^>]*>", "", formatted))  # every other < is escaped
-
-
-class _Pause:
-    """Waits longer after each failure in a row, and not beyond the end."""
-
-    def __init__(self, stop: Callable[[], bool]) -> None:
-        self._stop = stop
-        self._failures = 0
-        self._event = threading.Event()
-
-    def wait(self, seconds: float) -> None:
-        left = seconds or _PAUSES[min(self._failures, len(_PAUSES) - 1)]
-        self._failures += 1
-        while left > 0 and not self._stop():
-            self._event.wait(min(left, 0.2))
-            left -= 0.2
-
-    def reset(self) -> None:
-        self._failures = 0
 
 
 def telegram_of(token: str | None, *, mode: str, url: str, api: str, groups: str) -> Telegram:

@@ -33,9 +33,12 @@ _SHORTEST_SECRET = 16
 
 
 class Webhook:
+    """A signed webhook for any program, with replies posted to its address."""
+
     name = "webhook"
     edits = False
     buttons = False
+    is_called = True
 
     def __init__(self, secret: str, reply_url: str, *, clock: Callable[[], float] = time.time) -> None:
         self._secret = secret.encode()
@@ -65,7 +68,7 @@ class Webhook:
         for name in ("id", "user", "text"):
             if not isinstance(document.get(name), str) or not document[name]:
                 raise ValueError(f"{name}: expected a text that is not empty")
-        given = {name: str(document.get(name) or "") for name in ("id", "chat", "user", "thread", "user_name")}
+        given = {name: str(document.get(name) or "") for name in ("id", "chat", "user", "thread", "user_name", "to")}
         if any(len(text) > _LONGEST_NAME for text in given.values()):
             raise ValueError(f"names have at most {_LONGEST_NAME} characters")
         kind = document.get("kind", "dm")
@@ -81,6 +84,7 @@ class Webhook:
             thread=given["thread"],
             user_name=given["user_name"],
             message=given["id"],
+            to=given["to"],
         )
 
     def send(self, to: Incoming, text: str, *, delivery: str) -> str:

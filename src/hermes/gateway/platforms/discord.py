@@ -1,0 +1,263 @@
+"""Discord: its gateway over a WebSocket in, its HTTP API out. Neither needs a public address.
+
+After a lost connection the session is resumed, and Discord sends what came meanwhile. When it cannot be resumed, or the
+process is new, the latest messages of chats that people use are read over HTTP; the ledger knows which are new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import SettingsError
+from hermes.base.version import __version__
+from hermes.gateway.platforms.base import (
+    BUTTON,
+    Incoming,
+    Later,
+    Never,
+    call_api,
+    in_group,
+    keep_receiving,
+    split_markdown,
+    understood,
+    units,
+)
+from hermes.gateway.platforms.formatting import with_tables_aligned
+from hermes.gateway.platforms.sockets import LOOK, Closed, open_socket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hermes.gateway.platforms.base import Buttons, Inbox
+    from hermes.gateway.platforms.sockets import Socket
+
+API = "https://discord.com/api/v10"
+LIMIT = 2000
+_DISPATCH, _HEARTBEAT, _IDENTIFY, _RESUME, _RECONNECT, _INVALID, _HELLO, _BEAT_SEEN = 0, 1, 2, 6, 7, 9, 10, 11
+_GUILD_MESSAGES, _DIRECT_MESSAGES, _CONTENT = 1 << 9, 1 << 12, 1 << 15  # what to be told of
+_PLAIN_KINDS = (0, 19)  # a message, and an answer to one; others say that somebody joined and the like
+_PRESSED_BUTTON = 3
+_NOT_FOUND, _WRONG_TOKEN, _TOO_MANY, _SERVER, _OK = 404, 401, 429, 500, 300
+_EPOCH = 1_420_070_400  # the second from which Discord counts; a number of a message holds its time
+_REPLAYED = 50  # messages of one chat that are looked at after an interruption
+_STYLES = {"Accept": 3, "Reject": 4}  # green, red; else 2, grey
+_REASONS = {  # codes with which Discord closes for good
+    4004: "it does not know this bot; check DISCORD_BOT_TOKEN in .env",
+    4014: "gateway.groups needs the Message Content Intent: switch it on for this bot in Discord's developer portal",
+}
+
+
+class Discord:
+    """Discord's gateway WebSocket and HTTP API."""
+
+    name = "discord"
+    edits = True
+    buttons = True
+
+    def __init__(self, token: str, *, api: str = API, groups: str = "mention") -> None:
+        self._api = api.rstrip("/")
+        agent = f"DiscordBot (https://hermes-memory.github.io, {__version__})"
+        self._headers = {"authorization": f"Bot {token}", "user-agent": agent}
+        self._token = token
+        self._groups = groups
+        self._me: dict[str, Any] = {}
+        self._session: tuple[str, str] | None = None  # its number, and where it is resumed
+        self._sequence: int | None = None
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
+        keep_receiving(lambda connected: self._listen(inbox, stop, connected), stop, report)
+
+    def _listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
+        """One connection, from its beginning to its end."""
+        address = self._session[1] if self._session else str(self.call("GET", "/gateway/bot")["url"])
+        try:
+            with open_socket("Discord", f"{address}?v=10&encoding=json") as socket:
+                self._converse(socket, inbox, stop, connected)
+        except Closed as error:
+            if error.code in _REASONS:
+                raise Later(f"Discord: {_REASONS[error.code]}", seconds=60) from None
+            if 4000 < error.code < 4010:  # noqa: PLR2004 - its codes for a session that is over
+                self._session = None
+            raise
+        return True
+
+    def _converse(self, socket: Socket, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> None:
+        beat = next_beat = float("inf")
+        seen = True
+        while not stop():
+            if time.monotonic() >= next_beat:
+                if not seen:
+                    raise Later("Discord does not answer any more", seconds=0)
+                socket.send({"op": _HEARTBEAT, "d": self._sequence})
+                seen, next_beat = False, time.monotonic() + beat
+            frame = socket.receive(max(0.0, min(LOOK, next_beat - time.monotonic())))
+            if frame is None:
+                continue
+            code = frame["op"]
+            if code == _HELLO:
+                beat = float(frame["d"]["heartbeat_interval"]) / 1000
+                next_beat = time.monotonic() + beat / 2
+                socket.send(self._hello())
+            elif code == _DISPATCH:
+                self._take(frame, inbox, connected)
+                self._sequence = frame["s"]  # what comes after it is asked for, so it is stored first
+            elif code == _HEARTBEAT:
+                next_beat = 0.0
+            elif code == _BEAT_SEEN:
+                seen = True
+            elif code in (_RECONNECT, _INVALID):
+                self._session = self._session if code == _RECONNECT or frame.get("d") else None
+                raise Later("Discord asks for a new connection", seconds=0)
+
+    def _hello(self) -> dict[str, Any]:
+        if self._session:
+            data = {"token": self._token, "session_id": self._session[0], "seq": self._sequence}
+            return {"op": _RESUME, "d": data}
+        # Without the last one Discord still tells the text of private messages and of those that mention us.
+        intents = _DIRECT_MESSAGES | (_GUILD_MESSAGES if self._groups != "off" else 0)
+        intents |= _CONTENT if self._groups in ("all", "listen") else 0
+        properties = {"os": "linux", "browser": "hermes-memory", "device": "hermes-memory"}
+        return {"op": _IDENTIFY, "d": {"token": self._token, "intents": intents, "properties": properties}}
+
+    def _take(self, frame: Mapping[str, Any], inbox: Inbox, connected: Callable[[], None]) -> None:
+        data = frame["d"]
+        match frame["t"]:
+            case "READY":
+                self._me = data["user"]
+                self._catch_up(inbox)
+                self._session = (str(data["session_id"]), str(data["resume_gateway_url"]))
+                connected()
+            case "RESUMED":
+                connected()
+            case "MESSAGE_CREATE":
+                self._store(inbox, understood(self._incoming, data))
+            case "INTERACTION_CREATE":
+                self._store(inbox, understood(self._pressed, data))
+
+    def _store(self, inbox: Inbox, message: Incoming | None) -> None:
+        if message is not None:
+            inbox.take(self.name, [message])
+
+    def _catch_up(self, inbox: Inbox) -> None:
+        for chat, kind, active in inbox.chats(self.name):
+            after = (int(active) - _EPOCH) * 1000 << 22
+            try:
+                found = self.call("GET", f"/channels/{chat}/messages?after={after}&limit={_REPLAYED}")["list"]
+            except Never:
+                continue  # we are not there any more
+            for message in sorted(found, key=lambda each: int(each["id"])):
+                listed = {"guild_id": "", **message} if kind == "group" else message  # a list does not say it
+                self._store(inbox, understood(self._incoming, listed))
+
+    def _incoming(self, message: Mapping[str, Any]) -> Incoming | None:
+        author = message["author"]
+        if author.get("bot") or message.get("webhook_id") or message.get("type", 0) not in _PLAIN_KINDS:
+            return None
+        group = "guild_id" in message
+        me = str(self._me.get("id", ""))
+        named = {str(each["id"]): str(each.get("username", "")) for each in message.get("mentions") or ()}
+        replied = str(((message.get("referenced_message") or {}).get("author") or {}).get("id", ""))
+        others = [replied, *(each for each in named if each != me)]
+        found = Incoming(
+            platform=self.name,
+            update=str(int(message["id"])),
+            chat=str(int(message["channel_id"])),
+            kind="group" if group else "dm",
+            user=str(int(author["id"])),
+            user_name=str(author.get("global_name") or author.get("username") or ""),
+            text=_without_mention(str(message.get("content") or ""), me, named),
+            message=str(int(message["id"])),
+            addressed=not group or me in named or replied == me,
+            to=next(filter(None, others), ""),
+        )
+        return in_group(found, self._groups) if group else found
+
+    def _pressed(self, interaction: Mapping[str, Any]) -> Incoming | None:
+        """A press on one of our buttons, as the command it stands for. Nobody else sees a private chat's buttons."""
+        data = str((interaction.get("data") or {}).get("custom_id") or "")
+        if interaction["type"] != _PRESSED_BUTTON or not BUTTON.fullmatch(data):
+            return None
+        member = interaction.get("member")
+        user = (member or interaction)["user"]
+        return Incoming(
+            platform=self.name,
+            update=str(int(interaction["id"])),
+            chat=str(int(interaction["channel_id"])),
+            kind="group" if member else "dm",
+            user=str(int(user["id"])),
+            user_name=str(user.get("global_name") or user.get("username") or ""),
+            text=f"/memory {data}",
+            message=str(int(interaction["message"]["id"])),
+            pressed=f"{int(interaction['id'])}/{interaction['token']}",
+        )
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def identity(self) -> str:
+        return f"@{self._me['username']}" if self._me else ""
+
+    def send(self, to: Incoming, text: str, *, delivery: str) -> str:
+        # Discord takes the same nonce once within minutes, so a lost answer does not leave a second draft.
+        nonce = hashlib.sha256(delivery.encode()).hexdigest()[:25]
+        fields: dict[str, Any] = {**_content(text), "nonce": nonce, "enforce_nonce": True}
+        if to.kind == "group" and to.message:
+            fields["message_reference"] = {"message_id": to.message, "fail_if_not_exists": False}
+        return str(self.call("POST", f"/channels/{to.chat}/messages", fields)["id"])
+
+    def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None:
+        keys = [
+            {"type": 2, "style": _STYLES.get(label, 2), "label": label, "custom_id": data} for label, data in buttons
+        ]
+        rows = [{"type": 1, "components": keys}] if keys else []
+        self.call("PATCH", f"/channels/{to.chat}/messages/{sent}", {**_content(text), "components": rows})
+
+    def acknowledge(self, pressed: Incoming) -> None:
+        """Ends the sign of waiting on a button."""
+        self.call("POST", f"/interactions/{pressed.pressed}/callback", {"type": 6})
+
+    def typing(self, to: Incoming) -> None:
+        self.call("POST", f"/channels/{to.chat}/typing")
+
+    def split(self, text: str) -> list[str]:
+        def fits(piece: str) -> bool:
+            return units(with_tables_aligned(piece)) <= LIMIT
+
+        return [text] if fits(text) else split_markdown(text, fits, LIMIT)
+
+    def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
+        """One call of the HTTP API; what it cannot do becomes `Later` or `Never`."""
+        answer = call_api("Discord", method, self._api + path, body=body, headers=self._headers)
+        if answer.status < _OK:
+            return answer.document
+        told = f"Discord {method}: {answer.document.get('message') or answer.status}"
+        if answer.status == _TOO_MANY or answer.status >= _SERVER:
+            raise Later(told, seconds=float(answer.document.get("retry_after") or 0))
+        if answer.status == _WRONG_TOKEN:  # nothing is lost meanwhile
+            raise Later(f"Discord: {_REASONS[4004]}", seconds=60)
+        raise Never(told, gone=answer.status == _NOT_FOUND)
+
+
+def _content(text: str) -> dict[str, Any]:
+    """Discord knows Markdown except for tables. Whatever a model writes, nobody is called by it."""
+    return {"content": with_tables_aligned(text), "allowed_mentions": {"parse": [], "replied_user": True}}
+
+
+def _without_mention(text: str, me: str, named: Mapping[str, str]) -> str:
+    """The text as it is meant: our own mention at its beginning is left out, others are names."""
+    text = re.sub(rf"^\s*<@!?{me or '0'}>\s*", "", text)
+    return re.sub(r"<@!?(\d+)>", lambda found: f"@{named.get(found[1]) or found[1]}", text)
+
+
+def discord_of(token: str | None, *, api: str, groups: str) -> Discord:
+    """Discord as the settings describe it."""
+    if not token:
+        raise SettingsError(
+            "gateway.discord.enabled is true, but there is no token: put DISCORD_BOT_TOKEN=… into .env "
+            "(Discord's developer portal gives one: your application, Bot, Reset Token)"
+        )
+    return Discord(token, api=api or API, groups=groups)

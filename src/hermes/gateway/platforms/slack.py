@@ -1,0 +1,249 @@
+"""Slack: Socket Mode in, the Web API out. Neither needs a public address.
+
+Every envelope is acknowledged after its message is stored; Slack sends again what was not. What came while nobody was
+connected is read from the chats that people use; the ledger knows which of it is new.
+"""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING, Any
+
+from hermes.base.errors import SettingsError
+from hermes.gateway.platforms.base import (
+    BUTTON,
+    Incoming,
+    Later,
+    Never,
+    call_api,
+    in_group,
+    keep_receiving,
+    split,
+    split_markdown,
+    understood,
+)
+from hermes.gateway.platforms.formatting import Markup
+from hermes.gateway.platforms.sockets import open_socket
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hermes.gateway.platforms.base import Buttons, Inbox
+    from hermes.gateway.platforms.sockets import Socket
+
+API = "https://slack.com/api"
+LIMIT = 4000  # characters that a message may have when it is edited
+_SECTION = 3000  # characters of one block above the buttons
+_REPLAYED = 50  # messages of one chat that are looked at after an interruption
+_TOO_MANY, _SERVER = 429, 500
+_PLAIN_KINDS = ("", "file_share", "thread_broadcast")  # other subtypes say that somebody joined, edited and the like
+_STYLES = {"Accept": {"style": "primary"}, "Reject": {"style": "danger"}}
+_WRONG_TOKEN = (
+    *("invalid_auth", "not_authed", "account_inactive", "token_revoked", "token_expired", "not_allowed_token_type"),
+)
+_PASSING = ("ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout")
+_GONE = ("message_not_found", "cant_update_message")
+_MENTION = re.compile(r"<@([A-Z0-9]+)(?:\|[^>]*)?>")
+_LINK = re.compile(r"<([^<>|@#!][^<>|]*)(?:\|([^<>]*))?>")
+
+
+class Slack:
+    """Slack's Socket Mode and Web API."""
+
+    name = "slack"
+    edits = True
+    buttons = True
+
+    def __init__(self, token: str, app_token: str, *, api: str = API, groups: str = "mention") -> None:
+        self._api = api.rstrip("/")
+        self._token = token
+        self._app_token = app_token
+        self._groups = groups
+        self._me: Mapping[str, Any] = {}
+
+    # --- receiving ---------------------------------------------------------------------------------------------------
+
+    def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
+        keep_receiving(lambda connected: self._listen(inbox, stop, connected), stop, report)
+
+    def _listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
+        """One connection, from its beginning to its end; Slack ends one every few hours."""
+        if not self._me:
+            self._me = self.call("auth.test")
+        address = str(self.call("apps.connections.open", token=self._app_token)["url"])
+        with open_socket("Slack", address) as socket:
+            while not stop():
+                frame = socket.receive()
+                match frame.get("type") if frame else None:
+                    case "hello":
+                        self._catch_up(inbox)
+                        connected()
+                    case "disconnect":
+                        return True
+                    case "events_api" | "interactive" if frame:
+                        self._take(frame, inbox, socket)
+        return True
+
+    def _take(self, frame: Mapping[str, Any], inbox: Inbox, socket: Socket) -> None:
+        payload = frame.get("payload") or {}
+        read = self._incoming if frame["type"] == "events_api" else self._pressed
+        message = understood(read, payload.get("event") or {} if frame["type"] == "events_api" else payload)
+        if message is not None:
+            inbox.take(self.name, [message])
+        socket.send({"envelope_id": frame["envelope_id"]})
+
+    def _catch_up(self, inbox: Inbox) -> None:
+        for chat, kind, active in inbox.chats(self.name):
+            try:
+                found = self.call(f"conversations.history?channel={chat}&oldest={active:.6f}&limit={_REPLAYED}")
+            except Never:
+                continue  # we are not there any more
+            for event in reversed(found.get("messages") or []):
+                message = understood(
+                    self._incoming, {**event, "channel": chat, "channel_type": "im" if kind == "dm" else "channel"}
+                )
+                if message is not None:
+                    inbox.take(self.name, [message])
+
+    def _incoming(self, event: Mapping[str, Any]) -> Incoming | None:
+        # A mention comes twice, as itself and as a message: both are the same message of the same moment.
+        if event.get("type") not in ("message", "app_mention") or event.get("bot_id") or "user" not in event:
+            return None
+        if event.get("subtype", "") not in _PLAIN_KINDS:
+            return None
+        text, me = str(event.get("text") or ""), str(self._me.get("user_id", ""))
+        group = event.get("channel_type") != "im" and not str(event["channel"]).startswith("D")
+        named = _MENTION.findall(text)
+        replied = str(event.get("parent_user_id") or "")
+        found = Incoming(
+            platform=self.name,
+            update=f"{event['channel']}:{event['ts']}",
+            chat=str(event["channel"]),
+            kind="group" if group else "dm",
+            thread=str(event.get("thread_ts") or ""),
+            user=str(event["user"]),
+            text=_as_written(re.sub(rf"^\s*<@{me}(?:\|[^>]*)?>\s*", "", text)),
+            message=str(event["ts"]),
+            addressed=not group or me in named or replied == me,
+            to=next((each for each in (*named, replied) if each and each != me), ""),
+        )
+        return in_group(found, self._groups) if group else found
+
+    def _pressed(self, payload: Mapping[str, Any]) -> Incoming | None:
+        """A press on one of our buttons, as the command it stands for. Nobody else sees a private chat's buttons."""
+        [action] = payload["actions"]
+        data, chat = str(action.get("value") or ""), str(payload["channel"]["id"])
+        if payload.get("type") != "block_actions" or not BUTTON.fullmatch(data):
+            return None
+        return Incoming(
+            platform=self.name,
+            update=f"{chat}:{action['action_ts']}:{payload['user']['id']}",
+            chat=chat,
+            kind="dm" if chat.startswith("D") else "group",
+            thread=str(payload["message"].get("thread_ts") or ""),
+            user=str(payload["user"]["id"]),
+            text=f"/memory {data}",
+            message=str(payload["message"]["ts"]),
+            pressed=str(action["action_ts"]),
+        )
+
+    # --- answering ---------------------------------------------------------------------------------------------------
+
+    def identity(self) -> str:
+        return f"@{self._me['user']}" if self._me else ""
+
+    def send(self, to: Incoming, text: str, *, delivery: str) -> str:  # noqa: ARG002 - edits make repetitions harmless
+        thread = {"thread_ts": to.thread} if to.thread else {}
+        return str(self.call("chat.postMessage", channel=to.chat, **_message(text), **thread)["ts"])
+
+    def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None:
+        message = _message(text)
+        keys = [
+            {
+                "type": "button",
+                "text": {"type": "plain_text", "text": label},
+                "action_id": f"memory_{place}",
+                "value": data,
+                **_STYLES.get(label, {}),
+            }
+            for place, (label, data) in enumerate(buttons)
+        ]
+        sections = [
+            {"type": "section", "text": {"type": "mrkdwn", "text": piece}} for piece in split(message["text"], _SECTION)
+        ]
+        blocks = [*sections, {"type": "actions", "elements": keys}] if keys else []  # none removes those there were
+        self.call("chat.update", channel=to.chat, ts=sent, blocks=blocks, **message)
+
+    def acknowledge(self, pressed: Incoming) -> None:
+        """The envelope was acknowledged when it was stored."""
+
+    def typing(self, to: Incoming) -> None:
+        """Slack does not let bots show it."""
+
+    def split(self, text: str) -> list[str]:
+        def fits(piece: str) -> bool:
+            return len(_MRKDWN.render(piece)) <= LIMIT
+
+        return [text] if fits(text) else split_markdown(text, fits, LIMIT)
+
+    def call(self, method: str, *, token: str = "", **fields: Any) -> Mapping[str, Any]:
+        """One call of the Web API; what it cannot do becomes `Later` or `Never`."""
+        headers = {"authorization": f"Bearer {token or self._token}"}
+        # Methods that only read take no JSON.
+        verb, body = ("POST", fields) if "?" not in method else ("GET", None)
+        answer = call_api("Slack", verb, f"{self._api}/{method}", body=body, headers=headers)
+        method = method.partition("?")[0]
+        if answer.document.get("ok"):
+            return answer.document
+        problem = str(answer.document.get("error") or f"status {answer.status}")
+        if answer.status == _TOO_MANY or answer.status >= _SERVER or problem in _PASSING:
+            wait = answer.headers.get("retry-after", "")
+            raise Later(f"Slack {method}: {problem}", seconds=float(wait) if wait.isdecimal() else 0)
+        if problem in _WRONG_TOKEN:  # nothing is lost meanwhile
+            which = "SLACK_APP_TOKEN" if token else "SLACK_BOT_TOKEN"
+            raise Later(f"Slack does not accept the token ({problem}); check {which} in .env", seconds=60)
+        raise Never(f"Slack {method}: {problem}", gone=problem in _GONE)
+
+
+def _as_written(text: str) -> str:
+    """What a person typed: mentions as they look, links as their addresses, and no escapes."""
+    text = _MENTION.sub(r"@\1", text)
+    return unescape(_LINK.sub(r"\1", text))
+
+
+# --- formatting ------------------------------------------------------------------------------------------------------
+
+
+def _escaped(text: str) -> str:
+    """Slack reads these three only; without them nothing a model writes can call everybody in a channel."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _link(address: str, text: str) -> str:
+    if not address.startswith(("http://", "https://", "mailto:")):
+        return f"{text} ({_escaped(address)})"
+    return f"<{_escaped(address).replace('|', '%7C')}|{text}>"
+
+
+_MRKDWN = Markup(
+    marks={"strong": ("*", "*"), "em": ("_", "_"), "s": ("~", "~"), "code_inline": ("`", "`")},
+    escape=_escaped,
+    block=lambda code, _language: f"```\n{code}\n```",
+    quote=lambda text: "\n".join(f"> {line}" for line in text.split("\n")),
+    link=_link,
+)
+
+
+def _message(text: str) -> dict[str, Any]:
+    return {"text": _MRKDWN.render(text), "unfurl_links": False, "unfurl_media": False}
+
+
+def slack_of(token: str | None, app_token: str | None, *, api: str, groups: str) -> Slack:
+    """Slack as the settings describe it."""
+    if not token or not app_token:
+        raise SettingsError(
+            "gateway.slack.enabled is true, so .env must hold SLACK_BOT_TOKEN=xoxb-… (OAuth & Permissions of your app) "
+            "and SLACK_APP_TOKEN=xapp-… (Basic Information, App-Level Tokens, scope connections:write)"
+        )
+    return Slack(token, app_token, api=api or API, groups=groups)
