@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.protocols import PROTOCOLS, flat, machine, measure_all, page
 from hermes.base.errors import NotFound, SettingsError
 from hermes.cli import ui
+from hermes.cli.catalogue import add_json_option
 from hermes.cli.commands.inspect import figure_lines
 
 if TYPE_CHECKING:
@@ -255,14 +256,14 @@ def _add_peer(parser: argparse.ArgumentParser) -> None:
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chart", metavar="FILE.svg", help="also draw the figures")
-    ui.add_json_option(parser)
+    add_json_option(parser)
 
 
 def _configure_all(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--quick", action="store_true", help="small sizes: minutes instead of an hour, rougher figures")
     parser.add_argument("--only", metavar="NAMES", help="only these, with commas between")
     parser.add_argument("--page", metavar="FILE.md", help="also write a page that lists every figure with its command")
-    ui.add_json_option(parser)
+    add_json_option(parser)
 
 
 _MEASURES: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Measure]] = {

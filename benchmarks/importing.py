@@ -50,8 +50,8 @@ print(json.dumps([count, time.perf_counter() - start, time.process_time() - cpu,
 """
 _IMPORT = """
 import json, os, resource, sys, time
-from hermes.portability.transcripts.importer import TranscriptImport
-from hermes.portability.transcripts.formats import sources
+from hermes.portability.transcripts import TranscriptImport
+from hermes.portability.transcripts import sources
 from hermes.conversations.recorded_import import RecordedDB
 folder, target, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
 start, cpu = time.perf_counter(), time.process_time()

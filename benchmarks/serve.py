@@ -123,19 +123,19 @@ class _Load:
         self, command: list[str], source: Callable[[int], str] | None, more: Mapping[str, str], keys: list[str]
     ) -> tuple[Seen, dict[str, Any]]:
         """Starts a program, lets everybody talk to it for the given time, and stops it again."""
-        port = _free_port()
+        port = free_port()
         words = [*command, source(port) if source else str(port)]
         process = subprocess.Popen(  # noqa: ASYNC220 - nothing else runs yet
             words, env={**os.environ, **more}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            await _until_it_listens(port, process)
+            await until_it_listens(port, process)
             before, seen = _memory(process.pid), Seen()
             end = time.monotonic() + self._seconds
             people = [self._person(number, port, keys[number], end, seen) for number in range(self._people)]
             half = asyncio.create_task(_memory_at(process.pid, self._seconds / 2))
             await asyncio.gather(*people)
-            spent = _cpu_seconds(process.pid) * 1000 / max(1, len(seen.first) + len(seen.later))
+            spent = cpu_seconds(process.pid) * 1000 / max(1, len(seen.first) + len(seen.later))
             memory = {
                 "cpu_ms_per_turn": round(spent, 2),
                 "memory_start_mb": before,
@@ -158,7 +158,7 @@ class _Load:
             history.append({"role": "user", "content": f"Person {number} says for the {turn}th time that it is so."})
             body = json.dumps({"model": "hermes", "messages": history}).encode()
             started = time.perf_counter()
-            status, answer = await _post(reader, writer, key, body)
+            status, answer = await post(reader, writer, key, body)
             waited = (time.perf_counter() - started - self._latency) * 1000
             if status != 200:  # noqa: PLR2004 - OK
                 seen.errors.append(f"{status}: {answer[:200]!r}")
@@ -170,7 +170,7 @@ class _Load:
         writer.close()
 
 
-async def _post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: str, body: bytes) -> tuple[int, bytes]:
+async def post(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, key: str, body: bytes) -> tuple[int, bytes]:
     head = (
         "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
         f"authorization: Bearer {key}\r\ncontent-length: {len(body)}\r\n\r\n"
@@ -224,13 +224,13 @@ def _echo_source(latency: float) -> Callable[[int], str]:
     return lambda port: _ECHO.format(latency=latency, port=port)
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return int(found.getsockname()[1])
 
 
-async def _until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
+async def until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None:
     end = time.monotonic() + _START_SECONDS
     while time.monotonic() < end and process.poll() is None:
         try:
@@ -243,7 +243,7 @@ async def _until_it_listens(port: int, process: subprocess.Popen[bytes]) -> None
     raise RuntimeError(f"the server did not start (exit code {process.poll()})")
 
 
-def _cpu_seconds(process: int) -> float:
+def cpu_seconds(process: int) -> float:
     """What the process has used since it started; 0 where the system does not tell."""
     try:
         with open(f"/proc/{process}/stat", encoding="ascii") as file:

@@ -468,8 +468,10 @@ class Agent:
         interrupted = end.reason == "interrupted"
         reply = end.reply or (_STOPPED if interrupted else "")
         self.session.finish_turn(reply, interrupted=interrupted, usage=end.usage, model=end.model, message=end.message)
+        if self._titles is not None or interrupted:
+            return
         about = self.session.about()
-        if self._titles is None and not interrupted and about.title is None and about.kind != "delegate":
+        if about.title is None and about.kind != "delegate":
             try:
                 budget = Background(self.session.database, self._settings)
                 ask = helper(self._settings, "title_generation", own_only=True, budget=budget)

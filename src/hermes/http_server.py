@@ -54,6 +54,8 @@ def free_descriptors() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BodyLimits:
+    """How large a request body may be and how long it may take to arrive."""
+
     size: int = 10 << 20  # bytes
     signs: int = 300_000  # commas and brackets, which bound the values of a JSON document; parsing them takes 20 ms
     seconds: float = 30.0  # for the whole body, from the end of the headers

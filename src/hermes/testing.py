@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hermes.llm.scripted import Reply, Scripted
 from hermes.providers.base import RESERVED_TOOLS, MemoryProvider, usable_schema
 from hermes.providers.config import applies, configured, read_config
-from hermes.providers.hosting.client import HostedProvider
+from hermes.providers.hosting import HostedProvider
 from hermes.providers.manager import Limits, MemoryManager
 from hermes.session.session import MemorySession
 from hermes.settings.environment import save_secret

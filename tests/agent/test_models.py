@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from model_server import Answer, ModelServer, chat
+from model_server import Answer, ModelServer, chat, failing
 
 from hermes import Agent
-from hermes.base.errors import ModelUnreachable, WrongKey
+from hermes.base.errors import ModelBusy, ModelUnreachable, WrongKey
 from hermes.base.events import TurnFinished
 from hermes.llm.client import Fallback, HttpModel
 from hermes.llm.scripted import Reply, Scripted
-from hermes.session.models import helper, helper_model, main_model
+from hermes.session.models import answer, helper, helper_model, main_model
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
 
@@ -104,3 +104,12 @@ def test_a_helper_that_takes_too_long_is_an_error(home: Path) -> None:
 def test_without_a_usable_model_there_is_no_helper(home: Path) -> None:
     settings = settings_of(home, "model: {default: claude-opus-5-5}\n")
     assert helper_model(settings, "compression") is None
+
+
+@pytest.mark.proves("terminal.setup")
+def test_somebody_who_tries_a_model_hears_of_its_first_failure(home: Path) -> None:
+    with ModelServer(failing(503, {"error": {"message": "overloaded"}})) as server:
+        model = main_model(settings_of(home, f"model: {{default: m, base_url: '{server.url}/v1'}}\n"))
+        with pytest.raises(ModelBusy, match="overloaded"):
+            answer(model, "Answer with one word.", "Are you there?", 60, once=True)
+        assert len(server.received) == 1

@@ -275,7 +275,7 @@ def test_helper_models_of_the_settings_digest_what_is_found_and_reword_the_quest
     assert ran.err == ""
     found = ran.json
     assert found["results"][0]["summary"] == "It lives in the harbour."
-    assert "also searched: walrus; harbour" in json.dumps(found)
+    assert "also searched: walrus, harbour" in json.dumps(found)
     configure(home, "auxiliary:\n  session_search: {provider: nobody, model: none}\n")
     found = hermes("tool", "session_search", '{"query": "walrus"}').json
     assert (found["count"], "summary" in found["results"][0]) == (1, False)

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.catalogue import DEFAULTS, GROUPS, SINGLES
+from hermes.cli.catalogue import DEFAULTS, GROUPS, SINGLES, add_arguments
 from hermes.settings.schema import TASKS, all_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from hermes.settings.schema import Key
 
@@ -63,8 +62,7 @@ def commands() -> Iterable[tuple[str, str, Options]]:
 
 def _options(module: str, name: str) -> Options:
     options = Options()
-    configure: Callable[[Any], None] = import_module(f"hermes.cli.{module}").COMMANDS[name][0]
-    configure(options)
+    add_arguments(name, module, options)  # type: ignore[arg-type]
     return options
 
 

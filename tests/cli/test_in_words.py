@@ -172,8 +172,8 @@ def test_skills_and_their_files_are_shown(home: Path, hermes: Command) -> None:
 def test_a_change_of_a_skill_that_no_longer_fits_stays_pending(home: Path, hermes: Command) -> None:
     hermes("config", "set", "skills.write_approval", "true")
     text = "---\nname: deploy\ndescription: Ship it.\n---\n# Steps\n"
-    create = {"action": "create", "name": "deploy", "content": text}
-    for _ in range(2):
+    for steps in ("", "1. Push.\n"):
+        create = {"action": "create", "name": "deploy", "content": text + steps}
         assert hermes("tool", "skill_manage", json.dumps(create)).json["staged"] is True
     first, second = (each["id"] for each in hermes("skills", "pending", "--json").json)
     assert hermes("skills", "approve", first, "--json").json[0]["id"] == first

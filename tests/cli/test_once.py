@@ -158,12 +158,12 @@ def test_ctrl_c_ends_one_answer_with_code_130(home: Path) -> None:
 
 
 @pytest.mark.proves("terminal.no-model")
-def test_a_script_without_a_model_is_told_what_to_do(home: Path) -> None:
-    ran = piped(home, "-q", "hello")
+def test_a_script_without_a_model_is_told_what_to_do(home: Path, hermes: Callable[..., Ran]) -> None:
+    ran = piped(home, given="hello")
     assert (ran.returncode, ran.stdout) == (2, "")
     assert "run `hermes setup` at a terminal, or name one with --model" in ran.stderr
-    assert piped(home, given="hello").returncode == 2
-    assert "config set model.default" in piped(home, "setup").stderr
+    assert hermes("-q", "hello").code == 2
+    assert "config set model.default" in hermes("setup").err
     assert not home.exists()
 
 
@@ -196,12 +196,15 @@ def test_a_script_that_is_not_named_is_told_as_that(hermes: Callable[..., Ran], 
 
 
 @pytest.mark.proves("terminal.no-model")
-def test_a_model_without_its_key_names_the_key(home: Path) -> None:
+def test_a_model_without_its_key_names_the_key(
+    home: Path, hermes: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     home.mkdir()
     (home / "config.yaml").write_text("model:\n  default: claude-opus-5\n")
-    ran = piped(home, "-q", "hello")
-    assert ran.returncode == 2
-    assert "put ANTHROPIC_API_KEY=… into .env" in ran.stderr
+    ran = hermes("-q", "hello")
+    assert ran.code == 2
+    assert "put ANTHROPIC_API_KEY=… into .env" in ran.err
 
 
 @pytest.mark.proves("terminal.light")
@@ -225,25 +228,27 @@ def test_streams_that_are_closed_are_no_end(home: Path, closed: str) -> None:
 
 
 @pytest.mark.proves("images.terminal")
-def test_a_question_is_asked_with_images(home: Path, tmp_path: Path) -> None:
+def test_a_question_is_asked_with_images(home: Path, hermes: Callable[..., Ran], tmp_path: Path) -> None:
     (tmp_path / "one.png").write_bytes(png())
     (tmp_path / "two.jpg").write_bytes(jpeg(40, 30))
     with ModelServer(Answer(pieces=[chat({"content": "Two pictures."})])) as server:
         home.mkdir()
         (home / "config.yaml").write_text(f"model: {{default: m, base_url: '{server.url}'}}\n")
         images = [word for name in ("one.png", "two.jpg") for word in ("--image", str(tmp_path / name))]
-        ran = piped(home, "-q", "what is this?", *images)
-        assert (ran.returncode, ran.stdout, ran.stderr) == (0, "Two pictures.\n", "")
+        ran = hermes("-q", "what is this?", *images)
+        assert (ran.code, ran.out, ran.err) == (0, "Two pictures.\n", "")
         asked = server.received[0].json["messages"][-1]["content"]
     assert asked == [words("what is this?"), as_openai(png()), as_openai(jpeg(40, 30), "image/jpeg")]
 
 
 @pytest.mark.proves("images.terminal", "images.refused")
-def test_a_file_that_is_no_image_is_named_before_anything_is_asked(home: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_no_image_is_named_before_anything_is_asked(
+    home: Path, hermes: Callable[..., Ran], tmp_path: Path
+) -> None:
     script(home, HELLO)
     (tmp_path / "notes.png").write_text("only words")
-    ran = piped(home, "-q", "what is this?", "--image", str(tmp_path / "notes.png"))
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert "notes.png is no image this program knows (PNG, JPEG, GIF and WebP are taken)" in ran.stderr
-    ran = piped(home, "-q", "what is this?", "--image", str(tmp_path / "none.png"))
-    assert "none.png cannot be read: No such file or directory" in ran.stderr
+    ran = hermes("-q", "what is this?", "--image", str(tmp_path / "notes.png"))
+    assert (ran.code, ran.out) == (1, "")
+    assert "notes.png is no image this program knows (PNG, JPEG, GIF and WebP are taken)" in ran.err
+    ran = hermes("-q", "what is this?", "--image", str(tmp_path / "none.png"))
+    assert "none.png cannot be read: No such file or directory" in ran.err

@@ -38,6 +38,15 @@ def test_each_cue_is_found_wherever_it_stands(kind: str) -> None:
 
 
 @pytest.mark.proves("compression.kept")
+@pytest.mark.parametrize("around", ["{}", "do {}", "one\n{}\ttwo", "好的。{} 好的", "{}\u3000x"])
+def test_a_cue_is_found_among_many_messages(around: str) -> None:
+    said = [around.format(cue) for cue in sorted(frozenset().union(*CUE_WORDS.values()))]
+    messages: list[Message] = [{"role": "assistant", "content": text} for text in said]
+    found = {messages[fact.position]["content"] for fact in find_facts(messages, ALL)}
+    assert sorted(set(said) - found) == []
+
+
+@pytest.mark.proves("compression.kept")
 def test_questions_leave_a_third_of_the_room_to_the_newest_names() -> None:
     messages = history([("user", RULE)] + [("assistant", NAMES), ("user", QUESTION)] * 150)
     kept = keep_exactly("", find_facts(messages, ALL), Held("nothing"), 900).splitlines()

@@ -261,3 +261,14 @@ def test_a_search_by_time_gives_as_many_as_asked_for_newest_first(db: SessionDB)
 
     assert found(db, "standup", sort="newest", limit=30) == ids[:-31:-1]
     assert found(db, "standup", sort="oldest", limit=30) == ids[:30]
+
+
+@pytest.mark.proves("search.question")
+def test_what_another_program_takes_back_or_deletes_is_gone_although_it_was_read_before(engine: dict[str, Any]) -> None:
+    with SessionDB.open(**engine) as db, SessionDB.open(**engine) as other:
+        kept, taken_back = said(db, "The heron nests by the mill.", "The heron left in June.")
+        deleted = said(db, "A heron stood in the harbour.")[0]
+        assert set(found(db, "Where did the heron go?")) == {kept, taken_back, deleted}
+        other.rewind(db.session_of(kept).id, kept)  # type: ignore[union-attr] # it was just stored
+        other.delete(db.session_of(deleted).id)  # type: ignore[union-attr] # as above
+        assert found(db, "Where did the heron go?") == [kept]

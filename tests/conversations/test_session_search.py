@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import textwrap
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,6 @@ from hermes.tools.session_search import SCHEMA, SessionSearchTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     Search = Callable[..., dict[str, Any]]
 
@@ -223,6 +223,61 @@ def test_what_holds_little_of_a_question_is_called_weak(db: SessionDB, search: S
     assert (nothing["weak"], "about something else" in nothing["note"]) == (True, True)
     assert "weak" not in search(query="Which chart shows the rain in Oslo?")
     assert "weak" not in search(query="Where do I live?")
+
+
+@pytest.mark.proves("search.variants")
+def test_other_ways_to_write_a_word_are_searched_and_shown(db: SessionDB, search: Search) -> None:
+    wanted = talk(db, "Our k8s cluster runs in Frankfurt, and I went there in spring.", "Noted.")
+    talk(db, "Lunch was good.", "Glad to hear that.")
+    found = search(query="Where is the kubernetes cluster?")
+    assert (found["results"][0]["session_id"], "also searched: k8s" in found["note"]) == (wanted, True)
+    assert db.search("clustre frankfurt").variants == {"clustre": ("cluster",)}
+    assert db.search("Where did I go?").variants["go"] == ("goes", "went", "gone")
+
+
+_DIARY = """
+I moved the tomatoes into the greenhouse. | They will like the warmth.
+My daughter Nora starts school in Bergen this autumn. | How exciting for her!
+We use PostgreSQL 16 for the billing service. | Noted, version 16.
+The dentist is on Tuesday at nine. | I will remind you on Monday evening.
+Our cat Miso is afraid of the vacuum cleaner. | Poor Miso!
+I am training for the half marathon in May. | Three runs a week should do.
+The rent went up to 950 euros. | That is eight percent more.
+My brother gave me a record player for my birthday. | Which record came first?
+I am allergic to hazelnuts, so no praline. | I will leave them out of the recipes.
+The deploy failed because the disk was full. | Rotating the logs would help.
+We booked the cabin at the lake for the second week of July. | The lake is warm by then.
+I switched from Vim to Helix last month. | Do you miss your plugins?
+Grandma's plum cake needs a pound of plums and no yeast. | I saved the recipe.
+My manager is called Deepak, he works from Pune. | Good to know.
+The car is a red Skoda from 2014. | It should pass the inspection.
+I read The Dispossessed twice. | What did you like about it?
+"""
+
+
+@pytest.mark.proves("search.weak")
+def test_most_questions_that_nothing_answers_are_called_weak_and_none_that_something_does(db: SessionDB) -> None:
+    for line in _DIARY.strip().splitlines():
+        talk(db, *line.split(" | "))
+    path = Path(__file__).parents[1] / "data" / "recall" / "unanswerable.txt"
+    results = [db.search(question) for question in path.read_text(encoding="utf-8").splitlines()]
+    assert len(results) == 200
+    assert sum(not hits or hits.weak for hits in results) >= 160
+    asked = (
+        "Where does Nora go to school?",
+        "Which version of PostgreSQL does billing use?",
+        "When is the dentist?",
+        "What is our cat afraid of?",
+        "How much is the rent?",
+        "What did my brother give me?",
+        "What am I allergic to?",
+        "Why did the deploy fail?",
+        "When is the cabin at the lake booked?",
+        "What goes into the plum cake?",
+        "Who is my manager?",
+        "Which car do I have?",
+    )
+    assert [question for question in asked if db.search(question).weak] == []
 
 
 @pytest.mark.proves("search.coverage")

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _PAGE = os.path.join(ROOT, "docs", "guides", "clients.md")
 _TABLE = re.compile(r"(?<=<!-- written by bin/live clients -->\n).*?(?=<!-- end -->)", re.DOTALL)
-_LONGEST = 300
+_LONGEST = 900  # seconds; a client with many packages takes minutes to install on a busy machine
 _HOP_BY_HOP = ("connection", "content-length", "transfer-encoding")
 _SAID = "On the ice shelf."
 
@@ -274,6 +274,31 @@ def inspector(clients: Clients) -> str:
     return version
 
 
+def gemini_cli(clients: Clients) -> str:
+    program = clients.npm(["@google/gemini-cli"], "gemini")
+    home = os.path.join(clients.scratch, "gemini-home")
+    os.makedirs(os.path.join(home, ".gemini"), exist_ok=True)
+    server = {"httpUrl": f"{clients.url}/mcp", "headers": {"Authorization": f"Bearer {clients.key}"}}
+    settings = {"security": {"auth": {"selectedType": "gemini-api-key"}}, "mcpServers": {"hermes": server}}
+    with open(os.path.join(home, ".gemini", "settings.json"), "w", encoding="utf-8") as file:
+        json.dump(settings, file)
+    own = {"HOME": home, "GEMINI_API_KEY": "x", "GEMINI_CLI_TRUST_WORKSPACE": "true"}
+    listed = subprocess.run(
+        [program, "mcp", "list"],
+        env={**os.environ, **own},
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,  # that is where it lists servers
+        text=True,
+        timeout=_LONGEST,
+        check=True,
+    ).stdout
+    assert "hermes" in listed, listed
+    assert "Connected" in listed, listed
+    return clients.ran([program, "--version"], **own).strip().splitlines()[-1]
+
+
 def conformance(clients: Clients) -> str:
     """The scenarios that any server can pass; the others call tools of a reference server."""
     program, version = mcp_program(clients, "conformance")
@@ -392,6 +417,12 @@ ROWS = [
         word="",
         what="memory, tools, resume",
         run=framework("llama-index-core", "llama_index_agent.py"),
+    ),
+    Row(
+        name="Gemini CLI",
+        word="",
+        what="connects to /mcp and lists it; `bin/live hosts` has a conversation with it",
+        run=gemini_cli,
     ),
     Row(
         name="MCP inspector",

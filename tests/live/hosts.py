@@ -99,6 +99,10 @@ class _Hosts:
     def tried_plugin(self, host: str) -> bool:
         """Two commands install it; memory is connected, the conversation recorded; two commands take it out."""
         asked = f"{_ASKED} I ask {host} with its plug-in."
+        if host == "claude-code":  # the one vendor whose validator is in its package
+            for folder in (os.path.join(ROOT, "plugin"), ROOT):
+                if "Validation passed" not in self._host(host, "plugin", "validate", "--strict", folder, shown=True):
+                    return False
         for words in _PLUGIN[host]:
             self._host(host, "plugin", *words, shown=True)
         connected = _LISTED[host] in self._host(host, "mcp", "list", shown=True)

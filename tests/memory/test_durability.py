@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from soak import arguments, faults, kills, obstacles, powercut, rawbytes, writers
+from soak import arguments, faults, kills, obstacles, power, powercut, rawbytes, writers
 from soak.common import Options
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from soak.common import Outcome
 
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="the fault shim is compiled with cc")
+
+needs_mounts = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/dev/fuse") or not shutil.which("mkfs.ext4") or not power.may_mount(),
+    reason="only root may mount a disk",
+)
 
 
 @pytest.mark.proves("durable.kill")
@@ -48,6 +53,13 @@ def test_trouble_during_recovery_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.proves("durable.power")
 def test_the_history_is_whole_again_after_a_power_cut(tmp_path: Path) -> None:
     assert_held(powercut.run(40, options(tmp_path)), **{"records cut off": 20})
+
+
+@needs_mounts
+@pytest.mark.proves("durable.power", "sessions.durable")
+def test_what_was_acknowledged_is_there_after_a_power_cut_on_a_real_file_system(tmp_path: Path) -> None:
+    outcome = power.cuts("ext4", 8, options(tmp_path))
+    assert_held(outcome, **{"acknowledged messages": 20, "acknowledged changes": 20, "sectors lost": 1})
 
 
 @pytest.mark.proves("durable.writers", "durable.strangers")

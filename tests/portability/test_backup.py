@@ -14,7 +14,7 @@ from hermes.base.errors import HermesError
 from hermes.conversations.database import SessionDB
 from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
-from hermes.portability.backups import create_backup, restore_backup
+from hermes.portability.home import create_backup, restore_backup
 
 if TYPE_CHECKING:
     from collections.abc import Callable

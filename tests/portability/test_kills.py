@@ -8,7 +8,6 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -25,9 +24,9 @@ from hermes.conversations.recorded_import import RecordedDB
 from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 from hermes.portability import exchange
+from hermes.portability.archive import merged
 from hermes.portability.exchange import HomeCopy
 from hermes.portability.home import import_home
-from hermes.portability.sources import merged
 from hermes.settings.home import find_home
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
@@ -361,23 +360,19 @@ def test_a_foreign_database_with_a_long_log_takes_little_memory(tmp_path: Path) 
 @pytest.mark.proves("migration.foreign-log")
 def test_a_foreign_database_that_is_written_all_the_time_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
-    path.write_bytes(b"x" * (32 << 20))  # long enough to be changed while it is copied
+    path.write_bytes(b"x" * 4096)
     (tmp_path / "state.db-wal").write_bytes(b"x")
     (tmp_path / "scratch").mkdir()
-    done = threading.Event()
+    writing = True
 
-    def touch() -> None:
-        while not done.wait(0.0005):
+    def write_meanwhile(event: str, given: tuple[object, ...]) -> None:
+        if writing and event == "open" and given[0] == f"{path}-wal":  # the file itself has been copied by then
             os.utime(path)
 
-    writer = threading.Thread(target=touch)
-    writer.start()
-    try:
-        with pytest.raises(StorageError, match="being written all the time"):
-            merged(str(path), str(tmp_path / "scratch"))
-    finally:
-        done.set()
-        writer.join()
+    sys.addaudithook(write_meanwhile)
+    with pytest.raises(StorageError, match="being written all the time"):
+        merged(str(path), str(tmp_path / "scratch"))
+    writing = False
     with pytest.raises(DamagedFile, match="cannot be read with its log"):
         merged(str(path), str(tmp_path / "scratch"))
 

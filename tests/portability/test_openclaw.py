@@ -16,7 +16,7 @@ from openclaw_home import MEMORY, build, report_of, skill
 
 from hermes.memory.store import MemoryStore
 from hermes.portability.notes import entries
-from hermes.portability.sources import is_running
+from hermes.portability.openclaw import is_running
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,15 +243,13 @@ def test_a_failure_in_the_middle_leaves_the_home_as_it_was(claw: Path, home: Pat
     hermes("memory", "add", "--target", "user", "Likes tea.")
     hermes("claw", "migrate", "--dry-run")
     before = tree(home)
-    from hermes.storage.files import Folder
-    from hermes.storage.locks import FileLock
-
-    hermes("config", "set", "memory.lock_timeout", "0.2")
-    before = tree(home)
-    with Folder.create(str(home / "memories")) as folder, FileLock(folder, "USER.md.lock", timeout=1):
-        failed = hermes("claw", "migrate", "--yes", "--no-backup")
+    lock = home / "memories" / "USER.md.lock"
+    lock.unlink()
+    lock.mkdir()  # what holds up the exchange of the homes, after everything is in the copy
+    failed = hermes("claw", "migrate", "--yes", "--no-backup")
     assert (failed.code, "USER.md.lock" in failed.err) == (1, True)
     assert _visible(tree(home)) == _visible(before)
+    lock.rmdir()
     assert hermes("claw", "migrate", "--yes").code == 0
 
 

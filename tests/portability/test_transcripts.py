@@ -17,8 +17,7 @@ from engines import database_of
 
 from hermes.conversations.database import SessionDB
 from hermes.conversations.recorded_import import RecordedDB
-from hermes.portability.transcripts.formats import sources
-from hermes.portability.transcripts.importer import TranscriptImport
+from hermes.portability.transcripts import TranscriptImport, sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable

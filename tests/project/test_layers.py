@@ -17,7 +17,7 @@ from hermes.providers.discovery import BUNDLED
 if TYPE_CHECKING:
     from pathlib import Path
 
-COMMANDS = {module for _, group in GROUPS.values() for module, _ in group.values()} | {
+COMMANDS = {module for _, group in GROUPS.values() for module, _ in group.values() if module != "benchmarks"} | {
     module for module, _ in SINGLES.values()
 }
 # What is loaded by `import_module`, where no reader of imports sees it.

@@ -238,3 +238,18 @@ def test_the_public_names_are_the_documented_ones() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):
         _ = hermes.Nothing
     assert "MemoryStore" in dir(hermes)
+
+
+@pytest.mark.proves("ground.help")
+def test_help_offers_what_the_program_takes(hermes: Command) -> None:
+    from hermes.memory.rules import ENFORCE
+    from hermes.memory.store import ALL_TARGETS
+    from hermes.portability.openclaw import CONFLICTS, PRESETS
+    from hermes.server.hosts import HOSTS
+
+    assert ", ".join(HOSTS) in " ".join(hermes("mcp", "install", "--help").out.split())
+    offered = {"memory add": (ALL_TARGETS,), "rules add": (tuple(ENFORCE),), "claw migrate": (PRESETS, CONFLICTS)}
+    for command, lists in offered.items():
+        shown = hermes(*command.split(), "--help").out
+        for words in map(",".join, lists):
+            assert f"{{{words}}}" in shown

@@ -157,9 +157,9 @@ def test_what_its_process_dies_of_is_kept_and_handed_over_to_the_next(home: Path
 
 @pytest.mark.proves("providers.process.restart", "providers.outbox.refused")
 def test_what_it_dies_of_again_and_again_is_set_aside_and_holds_up_nothing(home: Path) -> None:
-    from hermes.providers.hosting.client import HostedProvider
+    from hermes.providers.delivery import Backoff
+    from hermes.providers.hosting import HostedProvider
     from hermes.providers.manager import Limits, MemoryManager
-    from hermes.providers.worker import Backoff
 
     configure(home)
     provider = HostedProvider("misbehaving", str(home), str(home))

@@ -10,7 +10,7 @@ from hosted import PATIENCE
 from provider_plugins import install
 
 from hermes.providers.discovery import load_provider
-from hermes.providers.hosting.client import HostedProvider
+from hermes.providers.hosting import HostedProvider
 from hermes.providers.manager import Limits, MemoryManager
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from provider_faults import order
 from provider_plugins import install, told
 
 from hermes.base.errors import ProviderEnded, ProviderError
-from hermes.providers.hosting.client import Bounds, HostedProvider
+from hermes.providers.hosting import Bounds, HostedProvider
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ def test_what_cannot_leave_the_process_is_told_with_the_way_out(home: Path, curi
     assert curious.get_config_schema() == []
     assert curious.backup_paths() == ["/somewhere/else"]
     (home / "odd").touch()
-    with pytest.raises(TypeError, match=r"cannot leave its process.*set memory\.provider_process to none"):
+    with pytest.raises(ProviderError, match=r"cannot leave its process.*set memory\.provider_process to none"):
         curious.get_config_schema()
 
 

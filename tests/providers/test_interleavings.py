@@ -12,8 +12,8 @@ import pytest
 from provider_plugins import Gate, Notebook
 
 from hermes.providers.base import MemoryProvider
+from hermes.providers.delivery import Job, Worker
 from hermes.providers.manager import Limits, MemoryManager
-from hermes.providers.worker import Job, Worker
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from provider_plugins import Gate, Notebook
 
 from hermes.base.errors import ProviderError
 from hermes.providers.base import MemoryProvider
+from hermes.providers.delivery import Backoff
 from hermes.providers.manager import Limits, MemoryManager
-from hermes.providers.worker import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,7 +22,7 @@ def said(content: Any, status: int = 200, **headers: str) -> Answer:
 
 def service(server: ModelServer, **more: Any) -> Remote:
     headers = {"Authorization": f"Token {KEY}"}
-    return Remote("mem", server.url, **{"headers": headers, "secrets": [KEY], "sleep": lambda _: None, **more})
+    return Remote("mem", server.url, **{"headers": headers, "secrets": [KEY], **more})
 
 
 @pytest.mark.proves("providers.remote")
@@ -40,48 +40,27 @@ def test_a_call_sends_json_with_the_key_and_returns_json() -> None:
     [(400, "refused"), (401, "key"), (403, "key"), (404, "missing"), (422, "refused"), (429, "limited"), (500, "busy")],
 )
 def test_each_failure_is_one_kind_of_error_with_a_remedy(status: int, kind: str) -> None:
-    with ModelServer(*[said({"detail": "why"}, status) for _ in range(3)]) as server:
+    with ModelServer(said({"detail": "why"}, status)) as server:
         with pytest.raises(ProviderError, match=f"mem answered {status}: why") as caught:
-            service(server).post("/add", {}, repeatable=False)
+            service(server).post("/add", {})
         assert (caught.value.kind, caught.value.status) == (kind, status)
         assert "(" in str(caught.value)
 
 
 @pytest.mark.proves("providers.remote")
-def test_a_passing_failure_is_tried_again_a_few_times() -> None:
-    with ModelServer(said({}, 502), said({}, 503), said({"ok": 1})) as server:
-        assert service(server).get("/x") == {"ok": 1}
-        assert len(server.received) == 3
-
-
-@pytest.mark.proves("providers.remote")
-def test_what_may_have_been_done_is_not_done_again() -> None:
-    with ModelServer(said({}, 502), said({"ok": 1})) as server:
-        with pytest.raises(ProviderError):
-            service(server).post("/add", {"fact": 1})
-        assert len(server.received) == 1
-    with ModelServer(said({}, 502), said({"ok": 1})) as server:
-        assert service(server).post("/search", {}, repeatable=True) == {"ok": 1}
-
-
-@pytest.mark.proves("providers.remote")
-def test_a_short_wait_is_waited_and_a_long_one_is_told() -> None:
-    waited: list[float] = []
-    with ModelServer(said({}, 429, retry_after="1"), said({"ok": 1})) as server:
-        assert service(server, sleep=waited.append).post("/add", {}) == {"ok": 1}
-    assert waited == [1.0]
-    with ModelServer(said({}, 429, retry_after="90")) as server:
+def test_a_call_is_one_attempt_and_its_error_says_how_long_to_wait() -> None:
+    with ModelServer(said({}, 429, retry_after="90"), said({"ok": 1})) as server:
         with pytest.raises(ProviderError, match="wait 90 s") as caught:
-            service(server, sleep=waited.append).post("/add", {})
-        assert caught.value.seconds == 90
-        assert caught.value.passing
+            service(server).post("/add", {})
+        assert (caught.value.seconds, caught.value.passing) == (90, True)
+        assert len(server.received) == 1
 
 
 @pytest.mark.proves("providers.remote.secret")
 @pytest.mark.parametrize("status", [400, 401, 429, 500])
 def test_no_error_shows_the_key(status: int) -> None:
     echoed = {"error": f"bad header Token {KEY} and sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"}
-    with ModelServer(*[said(echoed, status) for _ in range(3)]) as server:
+    with ModelServer(said(echoed, status)) as server:
         with pytest.raises(ProviderError) as caught:
             service(server).get("/x")
         assert KEY not in str(caught.value)
@@ -137,7 +116,7 @@ def test_a_service_that_is_not_there_is_unreachable() -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     with pytest.raises(ProviderError, match="cannot be reached at") as caught:
-        Remote("mem", f"http://127.0.0.1:{port}", sleep=lambda _: None).get("/x")
+        Remote("mem", f"http://127.0.0.1:{port}").get("/x")
     assert caught.value.kind == "unreachable"
 
 
@@ -147,7 +126,7 @@ def test_silence_and_trickling_end_at_the_deadline() -> None:
     with ModelServer(Answer(hold=silent), Answer(pieces=[b"{"], hold_end=silent)) as server:
         for _ in range(2):
             with pytest.raises(ProviderError, match=r"in time|slowly") as caught:
-                service(server, timeout=0.2, retries=0).get("/x")
+                service(server, timeout=0.2).get("/x")
             assert caught.value.kind == "slow"
         silent.set()
 
@@ -157,20 +136,21 @@ def test_an_endless_answer_is_cut() -> None:
     endless = Answer(content_type="application/json", pieces=[b'"' + b"x" * (17 << 20)])
     too_much = pytest.raises(ProviderError, match="more than 16,777,216 bytes")
     with ModelServer(endless) as server, too_much:
-        service(server, retries=0).get("/x")
+        service(server).get("/x")
 
 
 @pytest.mark.proves("providers.remote")
-def test_a_connection_that_breaks_may_be_tried_again() -> None:
-    broken = Answer(content_type="application/json", pieces=[b"{"], cut=True)
-    with ModelServer(broken, said({"ok": 1})) as server:
-        assert service(server).get("/x") == {"ok": 1}
+def test_a_connection_that_breaks_is_an_error_that_may_pass() -> None:
+    with ModelServer(Answer(content_type="application/json", pieces=[b"{"], cut=True)) as server:
+        with pytest.raises(ProviderError, match="the connection broke") as caught:
+            service(server).get("/x")
+        assert caught.value.passing
 
 
 @pytest.mark.proves("providers.remote")
 def test_an_address_that_is_none_says_so() -> None:
     with pytest.raises(ProviderError) as caught:
-        Remote("mem", "http://[", sleep=lambda _: None).get("/x")
+        Remote("mem", "http://[").get("/x")
     assert caught.value.kind in ("absent", "unreachable")
 
 

@@ -7,6 +7,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "gateway.telegram_edits": ("an answer grows in one message while it is written", "product"),
     "gateway.telegram_format": ("answers are formatted; what Telegram refuses is sent as plain text", "product"),
     "gateway.telegram_split": ("long answers are split by Telegram's own count, nothing is left out", "product"),
+    "gateway.platforms": ("Discord, Slack and e-mail keep Telegram's promises in their own formats", "product"),
     "gateway.webhook": ("anybody's own platform over signed HTTP, each message taken once", "product"),
     "gateway.strangers": ("unknown people get one answer that says how to get access; nothing is stored", "product"),
     "gateway.pairing": ("a code makes an account somebody's, once", "product"),
@@ -22,5 +23,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "gateway.monitor": ("resident memory, garbage collection and threads are logged", "003 Runtime"),
     "gateway.status": ("what runs, what is connected and what waits, also as JSON; errors say what to do", "product"),
     "gateway.drain": ("a gateway that is stopped finishes what it has begun", "product"),
+    "gateway.groups_apart": ("in groups each speaker is known, and nobody's private memory comes up", "product"),
     "gateway.groups": ("in groups the bot answers those who mention it or reply to it", "product"),
 }

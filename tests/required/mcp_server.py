@@ -19,6 +19,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "protocol 2026-07-28 beside the older ones: discovery, cache hints, questions with a sealed state",
         "issue 31",
     ),
+    "mcp.cards": ("hosts with MCP Apps show what waits and receipts as cards that run nothing they hold", "issue 31"),
     "mcp.structured": ("tools have titles, honest annotations, output schemas and structured results", "issue 31"),
     "mcp.search-fetch": ("search and fetch in the form ChatGPT requires", "issue 31"),
     "mcp.plugin": (

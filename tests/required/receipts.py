@@ -5,6 +5,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "each answer has a record of what was in front of the model, what was written, what waits and what it cost",
         "issue 32",
     ),
+    "telemetry.spans": ("memory operations and receipts are OpenTelemetry spans without words", "issue 31"),
     "receipts.sealed": ("a changed, moved or missing receipt, message, answer or prompt is detected", "issue 32"),
     "receipts.travel": ("receipts verify after export, import, merge, backup and restore", "issue 32"),
     "receipts.act": (

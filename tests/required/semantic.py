@@ -12,5 +12,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "without the package a search goes by words, and says so when meaning was asked for",
         "product",
     ),
+    "semantic.endpoint": ("search.embedding may name an OpenAI-compatible endpoint", "product"),
     "semantic.setting": ("recall.semantic decides: auto where the package is installed, on, off", "product"),
 }

@@ -4,6 +4,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "search.schema": ("one schema; the way to call is told from the arguments", "003 Search Modes"),
     "search.budget": ("results fit into a token budget, with several hits of a conversation", "product"),
     "search.weak": ("what holds little of a question is labelled as weak", "product"),
+    "search.variants": ("other forms of a word, and what was taken for it, are searched and shown", "002 L2"),
     "search.browse": (
         "without arguments: recent conversations with title, source, times, message count and preview",
         "003 Search Modes",

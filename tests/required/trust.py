@@ -29,6 +29,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     ),
     "approval.commands": ("`hermes memory pending|approve|reject` show sources and passages, and can edit", "product"),
     "approval.http": ("over HTTP, only a key with the right `approve` decides about writes that wait", "product"),
+    "approval.platforms": ("on Discord and Slack each write that waits has buttons", "product"),
     "approval.telegram": ("on Telegram each write that waits has buttons, which only its person may press", "product"),
     "approval.mcp": ("an MCP host that can ask its user is asked about a write that must wait", "product"),
 }

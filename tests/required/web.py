@@ -22,6 +22,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     ),
     "web.context": ("for any turn the page shows what the model saw, with tokens and the cached share", "product"),
     "web.receipts": ("an answer's receipt shows what it was made from, and its items can be acted on", "product"),
+    "web.rules": (
+        "rules are listed, tested, added and switched off; reminders that are due are shown and ended",
+        "product",
+    ),
     "web.health": ("cache, tokens, cost, misses, store and doctor results are charted and listed", "product"),
     "web.forget": ("what a forget would remove is shown first, and a receipt says what was removed", "product"),
     "web.accessible": ("the pages have no violation that axe-core finds, at both widths and in both themes", "product"),

@@ -15,8 +15,6 @@ from hermes.safety.statements import repeats as is_said
 from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
-from hermes.skills.files import PendingSkills
-from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -200,7 +198,7 @@ def test_a_file_cannot_say_of_its_own_text_that_it_is_ours(
 
 @pytest.mark.proves("provenance.skills")
 def test_a_skill_that_a_page_may_stand_behind_waits_for_a_person(home: Path) -> None:
-    waiting = PendingSkills(LocalDocuments(str(home / "pending" / "skills")))
+    waiting = Approvals(find_home(home), "skills")
     with MemorySession.open(home) as session:
         reads(session)
         assert json.loads(session.call_tool("skill_manage", SKILL))["staged"]
@@ -208,7 +206,7 @@ def test_a_skill_that_a_page_may_stand_behind_waits_for_a_person(home: Path) -> 
         session.prepare_turn("thanks")
         assert json.loads(session.call_tool("skill_manage", SKILL))["staged"]
         session.finish_turn("You are welcome.")
-    assert [each.origin for each in waiting.all()] == ["tool", "tool"]
+    assert [each.cause.origin for each in waiting.pending()[0]] == ["tool"], "asked for twice, decided once"
     assert not (home / "skills" / "invoices").exists()
     settings(home, "memory: {untrusted_writes: refuse}")
     with MemorySession.open(home) as session:
@@ -247,7 +245,7 @@ def test_a_delegated_task_is_no_way_around(home: Path) -> None:
         for _ in agent.turn("when are they open?"):
             continue
     assert not (home / "skills" / "invoices").exists()
-    assert [each.origin for each in PendingSkills(LocalDocuments(str(home / "pending" / "skills"))).all()] == ["tool"]
+    assert [each.cause.origin for each in Approvals(find_home(home), "skills").pending()[0]] == ["tool"]
 
 
 @pytest.mark.proves("provenance.later")

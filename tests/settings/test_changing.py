@@ -13,7 +13,7 @@ import pytest
 
 from hermes.cli.catalogue import GROUPS, SINGLES
 from hermes.cli.commands.config import bash, words_after
-from hermes.settings.schema import KEYS
+from hermes.settings.schema import all_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ def test_a_mapping_is_written_as_json_or_as_it_would_stand_in_the_file(home: Pat
 def test_a_list_is_written_as_json_as_in_the_file_or_with_commas(
     words: str, stored: list[str], hermes: Command
 ) -> None:
-    for name in [key.name for key in KEYS if key.kind == "texts"]:
+    for name in [key.name for key in all_keys().values() if key.kind == "texts"]:
         assert hermes("config", "set", name, words).code == 0
         assert hermes("config", "get", name, "--json").json["value"] == stored
     assert hermes("config", "check").code == 0

@@ -136,3 +136,28 @@ def test_questions_are_made_from_ones_own_history_and_find_it_again(home: Path, 
 
     assert (figures["questions"], figures["empty"]) == (6, 0)
     assert figures["session"]["hit@5"] == 100.0
+
+
+@pytest.mark.proves("storage.contract")
+def test_both_engines_give_the_same_answers_to_the_questions_of_a_set(tmp_path: Path, postgres: str) -> None:
+    from benchmarks.engines import compare  # loads an optional library
+
+    texts = [" ".join(Corpus(1).draw(12)) for _ in range(40)]
+    messages = [{"id": n, "role": ("user", "assistant")[n % 2], "content": text} for n, text in enumerate(texts)]
+    asked = [{"ability": "any", "question": " ".join(text.split()[:4]), "gold": [0]} for text in texts[:10]]
+    (tmp_path / "b.json").write_text(json.dumps([{"chat": "a", "messages": messages, "questions": asked}]))
+    figures = compare(postgres, str(tmp_path), str(tmp_path / "b.json"))
+    assert (figures["questions"], figures["same_answers"], figures["different"]) == (10, 10, [])
+
+
+@pytest.mark.proves("storage.contract")
+def test_people_are_copied_until_a_database_is_large_and_each_finds_their_own(on_postgres: str) -> None:
+    from benchmarks.scale import charted, grow  # loads an optional library
+
+    figures = grow(on_postgres, [2, 6], messages=4, models=2)
+    assert [each["messages"] for each in figures] == [8, 24]
+    with SessionDB.open(on_postgres, owner="scale-0") as first, SessionDB.open(on_postgres, owner="scale-4") as copy:
+        word = first.messages(first.list_sessions(limit=1)[0].id)[0].text.split()[0]
+        assert len(copy.search(word)) > 0
+        assert copy.counts()["messages"] >= 4
+    assert set(charted(figures)) == {"search", "durable append", "bytes per message", "vacuum"}

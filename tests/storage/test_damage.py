@@ -12,6 +12,7 @@ import pytest
 
 from hermes.base.errors import DamagedFile, StorageError
 from hermes.conversations.database import SessionDB
+from hermes.storage.local.database import PAGE
 from hermes.storage.local.repair.check import repair
 from soak import sessions_clock, sessions_owners, sessions_processes
 from soak.common import Options, Outcome
@@ -148,6 +149,30 @@ def test_whatever_breaks_nothing_altered_is_served_and_repair_brings_the_rest_ba
         bad = damaged(kind, specimen.bytes, random.Random(f"{kind}/{number}"))
         problems, _ = try_damage(specimen, bad, Outcome(name=kind))
         assert problems == []
+
+
+@pytest.mark.proves("repair.any-damage")
+def test_pointers_that_lead_to_one_page_twice_cost_no_message(tmp_path: Path) -> None:
+    specimen = Specimen(os.fspath(tmp_path), messages=400)
+    bad = bytearray(specimen.bytes)
+    for start in range(PAGE, len(bad), PAGE):
+        if bad[start] == 5 and bad[start + 4] > 0:  # an inner page of a table with two children or more
+            first, second = (int.from_bytes(bad[start + at : start + at + 2], "big") for at in (12, 14))
+            bad[start + first : start + first + 4] = bad[start + second : start + second + 4]
+    problems, kept = try_damage(specimen, bytes(bad), Outcome(name="pointers"))
+    assert problems == []
+    assert kept == len(specimen.texts)
+
+
+@pytest.mark.proves("repair.any-damage")
+def test_a_flipped_bit_in_the_name_of_a_migration_is_damage_not_a_newer_version(path: Path) -> None:
+    sound = path.read_bytes()
+    path.write_bytes(sound.replace(b"m002_full_text_index", b"m002_full_text_i~dex"))
+    with pytest.raises(DamagedFile, match="hermes sessions repair"):
+        SessionDB.open(path)
+    repair(os.fspath(path))
+    with SessionDB.open(path) as db:
+        assert db.search("number7")[0].session_id in ("first", "second")
 
 
 @pytest.mark.proves("repair.replaced")

@@ -22,7 +22,6 @@ from hermes.settings.config import documents_of
 from hermes.settings.home import SHARED, find_home
 from hermes.settings.people import People
 from hermes.skills import lifecycle
-from hermes.skills.files import PendingSkills
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -75,9 +74,8 @@ def _waiting(home: Path) -> None:
     place = find_home(home)
     added = {"action": "add", "content": "From the web."}
     Approvals(place).stage("memory", [added], _WEB, "it came from outside")
-    PendingSkills(documents_of(place).below("pending", "skills")).stage(
-        {"action": "create", "name": "new"}, origin="agent", session="s1", reason="approval"
-    )
+    create = {"tool": "skill_manage", "arguments": {"action": "create", "name": "new"}, "cwd": ""}
+    Approvals(place, "skills").stage("skills", (), Cause(origin="agent", session="s1"), "approval", call=create)
     outbox = Outbox(documents_of(place), "honcho")
     outbox.put("sync_turn", {"user": "asked", "assistant": "answered"})
     outbox.remember_state("2 calls failed")

@@ -17,9 +17,9 @@ import pytest
 from wire_server import KEY
 
 from hermes.providers.config import save_config
+from hermes.providers.delivery import Backoff
 from hermes.providers.discovery import load_provider
 from hermes.providers.manager import Limits, MemoryManager
-from hermes.providers.worker import Backoff
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 from hermes.agent import Agent
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.entries import PIN, Cause
+from hermes.memory.reminders import Reminders, Wanted
+from hermes.memory.rules import RuleBook
 from hermes.memory.store import MemoryStore
 from hermes.session.session import MemorySession
 from hermes.settings.people import APPROVE, People
@@ -30,6 +32,7 @@ def fill(home: Home) -> None:
     _memory(home)
     _conversations(home)
     stage(home)
+    _rules(home)
     people = People(home)
     people.add("ann", "Ann from accounting")
     people.make_key("ann", "phone", rights=(APPROVE,))
@@ -44,6 +47,16 @@ def stage(home: Home) -> list[str]:
         staged = [json.loads(session.call_tool("memory", write))["pending_id"] for write in writes]
         session.finish_turn("The staging server is called heron. I would like to remember that.")
     return staged
+
+
+def _rules(home: Home) -> None:
+    rules = RuleBook(home)
+    rules.add("Always run the linter before committing.")
+    rules.add("Never e-mail customers on weekends.", enforce="ask")
+    rules.change(rules.add("Use tabs in Go files.").id, on=False)
+    reminders = Reminders(home)
+    reminders.add(Wanted(text="call Ada", due="2026-01-05T09:00"))
+    reminders.add(Wanted(text="ask for the refund", words=("billing",)))
 
 
 def _memory(home: Home) -> None:

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 from web_page import own_page
 
+from hermes.base.events import Usage
 from hermes.conversations.database import SessionDB
+from hermes.session.background import REVIEW, Background
+from hermes.settings.config import load_settings
+from hermes.settings.home import find_home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,3 +66,17 @@ def test_doctor_runs_on_request(page: Browser) -> None:
     page.button("Run doctor").click()
     page.wait(lambda: page.find("#doctor").is_displayed())
     page.says("conversations")
+
+
+@pytest.mark.proves("web.health", "background.alarm", "background.budget")
+def test_the_budget_of_background_work_and_an_idle_review_are_shown(page: Browser, home: Path) -> None:
+    (home / "config.yaml").write_text("background:\n  alarm_after: 2\n  tokens_per_day: 5000\n")
+    with SessionDB.open(home / "state.db") as db:
+        work = Background(db, load_settings(find_home(home)))
+        work.count(REVIEW, Usage(input_tokens=1000, output_tokens=10), "model")
+        for _ in range(2):
+            work.consolidated(REVIEW, changed=False, tokens=1010)
+    page.open("/ui/health")
+    page.says("the last 2 runs of the review changed nothing and took 2,020 tokens")
+    shown = dict(zip((each.text for each in page.all("dt")), (each.text for each in page.all("dd")), strict=True))
+    assert (shown["Background work: tokens"], shown["Background work: tokens per day"]) == ("1,010", "5,000")

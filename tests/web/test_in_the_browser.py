@@ -12,6 +12,8 @@ from web_page import own_page
 
 from hermes.agent import Agent
 from hermes.llm.scripted import Scripted
+from hermes.memory.reminders import Reminders
+from hermes.memory.rules import RuleBook
 from hermes.memory.store import MemoryStore
 from hermes.server.web.sections import SECTIONS
 from hermes.session.session import MemorySession
@@ -136,6 +138,32 @@ def test_what_another_program_writes_appears_at_once(page: Browser, home: Path) 
         list(agent.turn("Which boat do I have?"))
     page.says("Which boat do I have?")
     page.says("Answered from")
+
+
+@pytest.mark.proves("web.rules")
+def test_rules_are_tested_and_switched_off_and_a_due_reminder_is_ended(page: Browser, home: Path) -> None:
+    fill(find_home(home))
+    rules, reminders = RuleBook(find_home(home)), Reminders(find_home(home))
+    page.size(390)
+    page.open("/ui/rules")
+    assert [each.text for each in page.all(".card .text")][:2] == ["call Ada", "ask for the refund"]
+    page.find("#test").send_keys("git commit -m fix", Keys.ENTER)
+    page.says("1 rule would fire.")
+    page.says("fires: act commit")
+    page.button("Switch off", "#rule-" + rules.all()[0].id).click()
+    page.says("Switched off: Always run the linter before committing.")
+    assert [each.on for each in rules.all()] == [False, True, False]
+    page.button("Ask me first", "#rule-" + rules.all()[0].id).click()
+    page.says("When it fires, you are asked first")
+    assert rules.all()[0].enforce == "ask"
+    page.button("Done", ".card").click()
+    page.says("Done: call Ada")
+    assert [each.state for each in reminders.all()] == ["done", "waiting"]
+    page.find("details.add > summary").click()
+    page.find("#new-rule").send_keys("Never push to main.")
+    page.button("Add", "details.add form").click()
+    page.says("It fires on act push")
+    assert rules.all()[-1].text == "Never push to main."
 
 
 @pytest.mark.proves("web.accessible")

@@ -33,7 +33,7 @@ VIEWS = [(section, view) for section in SECTIONS for view in section.views]
 
 @pytest.fixture
 def up(home: Path) -> Iterator[Running]:
-    with running(home) as service:
+    with running(home, settings="server:\n  requests_per_minute: 100000\n") as service:  # every view, in a moment
         yield service
 
 

@@ -44,6 +44,8 @@ _ID = "langchain_id"  # in a stored message
 
 
 class HermesSaver(BaseCheckpointSaver[int]):
+    """A LangGraph checkpointer that keeps each thread as a Hermes session."""
+
     def __init__(self, home: Any = None, *, source: str = "langgraph", **options: Any) -> None:
         """`options` are those of `MemorySession.open`, for the conversation of each thread."""
         super().__init__()

@@ -30,6 +30,8 @@ _KEPT = "pydantic_ai"  # in a stored message: pydantic-ai's own form of it
 
 
 class HermesMemory:
+    """Runs a pydantic-ai agent inside a session: history in, messages and memory out."""
+
     def __init__(self, session: AsyncMemorySession) -> None:
         self.session = session
         self.toolset: Any = FunctionToolset(

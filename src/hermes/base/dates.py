@@ -262,14 +262,22 @@ class Span:
 
 
 def spans(text: str, now: float) -> list[Span]:
-    """Every time the text names; the same characters are never read twice."""
+    """Every time the text names."""
+    return [span for _, span in _times(text, now)]
+
+
+def time_words(text: str) -> str:
+    """What of the text only names times."""
+    return " ".join(words for words, _ in _times(text, 0.0))
+
+
+def _times(text: str, now: float) -> Iterator[tuple[str, Span]]:
+    """Each time as it is written; the same characters are never read twice."""
     taken: list[tuple[int, int]] = []
-    found = []
     for match, span in [*_written(text), *_relative(text, datetime.fromtimestamp(now, UTC))]:
         if all(match.end() <= start or match.start() >= end for start, end in taken):
             taken.append(match.span())
-            found.append(span)
-    return found
+            yield match[0], span
 
 
 def _written(text: str) -> Iterator[tuple[re.Match[str], Span]]:

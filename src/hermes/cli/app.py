@@ -13,7 +13,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from hermes.base.errors import HermesError, SettingsError
 from hermes.base.version import __version__
 from hermes.cli import ui
-from hermes.cli.catalogue import DEFAULTS, GROUPS, GUESSED, SINGLES, VERBS, group_help, top_help
+from hermes.cli.catalogue import (
+    CHECKOUT,
+    DEFAULTS,
+    GROUPS,
+    GUESSED,
+    SINGLES,
+    VERBS,
+    add_arguments,
+    checkout,
+    group_help,
+    top_help,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -43,20 +54,15 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None:  # standard output: see __main__
             raise
+        from hermes.storage.files import explain  # what the system refused and nobody below explained
+
         code = ui.REFUSED
-        ui.failure(_disk_error(error), code, as_json="--json" in words)
+        ui.failure(explain("use", str(error.filename), error), code, as_json="--json" in words)
     except HermesError as error:
         code = ui.USAGE if isinstance(error, SettingsError) else ui.REFUSED
         before_dashes = words[: words.index("--") if "--" in words else None]
         ui.failure(error, code, as_json="--json" in before_dashes)
     return code
-
-
-def _disk_error(error: OSError) -> HermesError:
-    """What the system refused and nobody below explained."""
-    from hermes.storage.files import explain
-
-    return explain("use", str(error.filename), error)
 
 
 def _take_global_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
@@ -117,13 +123,17 @@ def _find_in_group(name: str, rest: list[str], before: str) -> Callable[[ui.Cont
 
 
 def _parsed(name: str, module: str, summary: str, words: list[str], before: str) -> Callable[[ui.Context], int]:
-    configure, command = import_module(f"hermes.cli.{module}").COMMANDS[name]
     parser = _Parser(
         prog=f"{before}{name}", description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_formatter
     )
-    configure(parser)
+    add_arguments(name, module, parser)
     given = parser.parse_args(words)
-    return lambda context: command(given, context) or ui.OK
+    if module == CHECKOUT:
+        run = checkout().COMMANDS[name.partition(" ")[2]][1]
+    else:
+        function = name.replace(" ", "_") if " " in name else f"run_{name}"
+        run = getattr(import_module(f"hermes.cli.{module}"), function)
+    return lambda context: run(given, context) or ui.OK
 
 
 def _run_for_provider(name: str, rest: list[str], context: ui.Context) -> int:

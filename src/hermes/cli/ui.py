@@ -5,23 +5,21 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotConfirmed, SettingsError
+from hermes.base.errors import ExtraMissing, NotConfirmed, SettingsError, command
 from hermes.base.text import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import TextIO
 
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
-    Run = Callable[[argparse.Namespace, "Context"], int | None]
-    Command = tuple[Callable[[argparse.ArgumentParser], None], Run]
 
 OK, REFUSED, USAGE = 0, 1, 2
-Option = tuple[list[str], dict[str, Any]]
 Given = argparse.Namespace  # the options of a command, as they were given
 
 
@@ -65,9 +63,6 @@ class Context:
         return self._run(words, self)
 
 
-# What a command is: the function that runs it, and its options.
-
-
 def _person_home(home: Home, name: str) -> Home:
     from hermes.base.errors import NotFound
     from hermes.settings.home import person_home
@@ -78,32 +73,6 @@ def _person_home(home: Home, name: str) -> Home:
         from hermes.settings.people import People
 
         return People(home).home_of(name)  # perhaps another server of the same database added them
-
-
-def option(words: str, text: str, **more: Any) -> Option:
-    """An argument of argparse in short: `-n --limit N` takes a value, `--all` takes none, `name NAME` has no dashes."""
-    names = [word for word in words.split() if word.startswith("-")] or words.split()[:1]
-    if value := words.split()[len(names) :]:
-        more["metavar"] = " ".join(value)
-    elif "choices" not in more:
-        more["action"] = "store_true"
-    return names, {**more, "help": text}
-
-
-YES = option("--yes", "do not ask")
-DRY_RUN = option("--dry-run", "only show what would be done")
-
-
-def command(run: Run, *options: Option, json: bool = True) -> Command:
-    """What adds the options to a parser, and what runs; `--json` is everybody's, unless there is nothing to print."""
-
-    def configure(parser: argparse.ArgumentParser) -> None:
-        for names, more in options:
-            parser.add_argument(*names, **more)
-        if json:
-            add_json_option(parser)
-
-    return configure, run
 
 
 # How commands print: plain lines for people, one JSON document for scripts.
@@ -118,10 +87,6 @@ def has_styles(stream: TextIO) -> bool:
     import os
 
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-def add_json_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
 
 
 def print_json(document: Any) -> None:
@@ -169,6 +134,15 @@ def show(given: Given, document: Any, *lines: str) -> None:
             line(text)
 
 
+@contextmanager
+def needing(extra: str) -> Iterator[None]:
+    """What is imported inside belongs to an extra; without it, the error says how to get it."""
+    try:
+        yield
+    except ImportError as error:
+        raise ExtraMissing(f"{error.name} is not installed; {command(extra)} brings it") from error
+
+
 def pick(thing: object, *names: str) -> dict[str, Any]:
     """These attributes as a dictionary, for JSON."""
     return {name: getattr(thing, name) for name in names}
@@ -195,17 +169,6 @@ def bytes_in_words(count: int) -> str:
 
 def moment_option(read: Callable[[str, float], float], text: str | None) -> float | None:
     return None if text is None else read(text, time.time())
-
-
-def whole_number(low: int) -> Callable[[str], int]:
-    """An argparse type: a whole number from `low` up."""
-
-    def read(text: str) -> int:
-        if not text.strip().lstrip("-").isdigit() or int(text) < low:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {low} up")
-        return int(text)
-
-    return read
 
 
 def indented(text: str, prefix: str) -> str:
@@ -341,18 +304,3 @@ def choose(question: str, rows: Sequence[str], suggested: int = 0) -> int:
         if said in rows:
             return list(rows).index(said)
         line(f"a number from 1 to {len(rows)}, please")
-
-
-def ids(listing: str) -> tuple[Option, Option]:
-    return option("ids ID", f"their ids from `{listing}`", nargs="*"), option("--all", "all of them")
-
-
-def chosen_ids(given: Given, listing: str, every: Callable[[], Iterable[str]]) -> list[str]:
-    if given.all:
-        found = list(every())
-        if not found and not given.json:
-            line("nothing is pending")
-        return found
-    if not given.ids:
-        raise SettingsError(f"name the ids, or use --all (`{listing}` lists them)")
-    return list(given.ids)

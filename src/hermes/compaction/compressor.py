@@ -228,6 +228,8 @@ class _Past:
 
 
 class ContextCompressor(ContextEngine):
+    """The built-in context engine: head, summary block, tail."""
+
     def __init__(
         self,
         context_length: int = 200_000,

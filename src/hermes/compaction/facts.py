@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hermes.base.text import read_arguments
 from hermes.base.tokens import estimate
 from hermes.compaction.messages import at_most, calls_of, is_block, one_line, text_of
+from hermes.safety.secrets import Beginnings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -114,6 +115,19 @@ CUE_WORDS = {kind: _forms(words) for kind, words in _WORDS.items()}
 _ANY_CUE_WORD = frozenset().union(*CUE_WORDS.values())
 _CUE_PIECES = {kind: tuple(pieces.split()) for kind, pieces in _PIECES.items()}
 _FOREIGN_CUE = re.compile("|".join(chain.from_iterable(_CUE_PIECES.values())))
+_FOREIGN_LETTER = re.compile(f"[{''.join({letter for letter in ''.join(_ANY_CUE_WORD) if not letter.isascii()})}]")
+# Five characters of each cue word in ASCII, a full stop for what parts words. Which, and in which group, was chosen by
+# trying many: about one word of prose in a hundred looks like a cue. A new cue word needs its five characters here.
+_CUE_PLACES = Beginnings(
+    ".avoi|.choi|.doit|.doiv|.evit|.mai.|.nie.|.viet|deve.",
+    ".devo|.dont|.pend|.pref|can't|canno|greed|roved|vorzu",
+    ".reje|.rete|bidde|budge|oncor|onstr|ordam|ortan|ouldn|picke",
+    ".niem|.nur.|celto|ieden|imit.|offen|on't.|requi|terdi|verbo",
+    ".inst|.muss|.must|.nunc|.only|licht|onclu|schlo|toujo|witho",
+    ".darf|.debe|.uncl|.unre|.vere|emain|empre|nvenu",
+    ".eleg|.ensu|.jama|deadl|decid|decis|lways|oblig|ttled",
+    ".bloc|.bloq|.chos|.imme|.neve|bido.|fixme|solo.|sospe|todo.",
+)
 
 
 class Fact(NamedTuple):
@@ -134,9 +148,13 @@ def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
     left = {source: enough * share for source, share in _SHARES.items()}
     left["question"] = enough * _TOKENS_OF_QUESTIONS
     places, texts = _read(messages)
-    for position, text, odd in zip(places, texts, _odd_signs(texts), strict=True):
+    cued = _cued([text if messages[at].get("role") != "tool" else "" for at, text in zip(places, texts, strict=True)])
+    for number, (position, text, odd) in enumerate(zip(places, texts, _odd_signs(texts), strict=True)):
         message = messages[position]
-        findings = (_of_result if message.get("role") == "tool" else _of_speech)(message, text, odd, left)
+        if message.get("role") == "tool":
+            findings = _of_result(text, odd, left)
+        else:
+            findings = _of_speech(message, text, odd, left, cued=number in cued)
         if findings and not is_block(message):  # a block is read by itself, with `facts_in`
             for source, kind, fact in findings:
                 if fact in found:
@@ -180,15 +198,12 @@ def words_of(text: str) -> Iterator[Finding]:
                     yield kind, piece
 
 
-def sentences_of(text: str, *, questions: bool = True) -> list[Finding]:
-    """(kind, sentence) of every rule, decision, open matter and, unless they do not count, question in a text."""
-    words = text
-    cues: list[str] = []
-    if not text.isascii():  # there a sentence may end, and the next begin, without a blank
-        for stop in _FOREIGN_STOPS:
-            words = words.replace(stop, " ")
-        cues = _FOREIGN_CUE.findall(text)
-    cues += _ANY_CUE_WORD.intersection(words.split())
+def sentences_of(text: str, *, questions: bool = True, cued: bool = True) -> list[Finding]:
+    """(kind, sentence) of every rule, decision, open matter and, unless they do not count, question in a text.
+
+    `cued` is False when it is known that there is no cue word in it.
+    """
+    cues = _cues_in(text) if cued else []
     telling = (*cues, *_QUESTION_MARKS) if questions else cues
     found: list[Finding] = []
     if telling and _has_any(text, telling):  # most have none
@@ -201,6 +216,15 @@ def sentences_of(text: str, *, questions: bool = True) -> list[Finding]:
                     if kind is not None:
                         found.append((kind, one_line(sentence, _SENTENCE)))
     return found
+
+
+def _cues_in(text: str) -> list[str]:
+    if text.isascii():
+        return list(_ANY_CUE_WORD.intersection(text.split()))
+    words = text
+    for stop in _FOREIGN_STOPS:  # behind these a sentence may begin without a blank
+        words = words.replace(stop, " ")
+    return [*_FOREIGN_CUE.findall(text), *_ANY_CUE_WORD.intersection(words.split())]
 
 
 def ends_of(text: str) -> str:
@@ -244,14 +268,28 @@ def _odd_signs(texts: Sequence[str]) -> list[bytes]:
     return [text.encode("utf-8", "surrogatepass").translate(None, _PLAIN + b"\0") for text in texts]  # one has a NUL
 
 
+def _cued(texts: Sequence[str]) -> set[int]:
+    """Numbers of the texts that may hold a cue word: one look at all of them together."""
+    together = "\0".join(("", *texts)).encode("ascii", "replace")
+    ends = list(accumulate([len(text) + 1 for text in texts]))
+    found = {bisect_right(ends, place) for place in _CUE_PLACES.places(together)}
+    foreign = [number for number, text in enumerate(texts) if not text.isascii()]
+    signs = (_FOREIGN_CUE, _FOREIGN_LETTER)
+    return found.union([number for number in foreign if any(sign.search(texts[number]) for sign in signs)])
+
+
 # What is worth keeping in a message, as (source, kind, text); names, numbers and errors while some are `left` to find.
 
 
-def _of_speech(message: Message, text: str, odd: bytes, left: Mapping[str, float]) -> list[tuple[str, str, str]]:
+def _of_speech(
+    message: Message, text: str, odd: bytes, left: Mapping[str, float], *, cued: bool
+) -> list[tuple[str, str, str]]:
     source = "user" if message.get("role") == "user" else "assistant"
+    found = []
     # What the assistant asks itself is no open question once it went on; what it decided is a decision.
-    sentences = sentences_of(text, questions=source == "user" and left["question"] > 0)
-    found = [(source, *each) for each in sentences] if sentences else []
+    asked = source == "user" and left["question"] > 0 and _has_any(text, _QUESTION_MARKS)
+    if cued or asked:
+        found = [(source, *each) for each in sentences_of(text, questions=asked, cued=cued)]
     # A capital at the beginning and a full stop at the end are nothing odd.
     if odd and len(odd) > (("A" <= text[0] <= "Z") + text.endswith(".")) and left[source] > 0:
         found += [(source, *each) for each in islice(words_of(text), _WORDS_PER_MESSAGE)]
@@ -262,7 +300,7 @@ def _of_speech(message: Message, text: str, odd: bytes, left: Mapping[str, float
     return found
 
 
-def _of_result(_message: Message, text: str, odd: bytes, left: Mapping[str, float]) -> list[tuple[str, str, str]]:
+def _of_result(text: str, odd: bytes, left: Mapping[str, float]) -> list[tuple[str, str, str]]:
     if left["result"] <= 0:
         return []
     line = failure_in(text, _ERRORS if odd or not text.isascii() else _PLAIN_ERRORS)
@@ -345,8 +383,10 @@ def _done_by(messages: Sequence[Message]) -> Iterator[Finding]:
                 yield _RAN, one_line(" ".join(map(str, words)), _COMMAND)
             elif not (command or failed):
                 paths = [given[name] for name in _PATHS if isinstance(given.get(name), str)]
-                patched = [path for pair in _PATCHED.findall("\n".join(map(str, given.values()))) for path in pair]
-                for path in filter(None, paths or patched):
+                if not paths:
+                    patch = "\n".join(map(str, given.values()))
+                    paths = [path for pair in _PATCHED.findall(patch) for path in pair]
+                for path in filter(None, paths):
                     yield _CHANGED, one_line(path, _COMMAND)
 
 
@@ -483,11 +523,12 @@ class Held:
         in_order = summary.split()
         self._words = set(in_order)
         self._flat = " ".join(in_order)
-        self._trimmed = {word.strip(TRIMMED) for word in self._words}
         # A name may be part of a longer word; plain words hold none.
-        self._odd = "\n".join(word for word in self._words if not (word.isalpha() and word.islower()))
+        odd = [word for word in self._words if not (word.isalpha() and word.islower())]
+        self._odd = "\n".join(odd)
+        self._trimmed = {word.strip(TRIMMED) for word in odd}  # a plain word is among the words as it is
         # Names and numbers between the letters of scripts that have no blanks.
-        foreign = " ".join(word for word in self._words if not word.isascii())
+        foreign = " ".join([word for word in odd if not word.isascii()])
         self._embedded = {word for _, word in words_of(foreign)}
 
     def has(self, text: str) -> bool:

@@ -83,6 +83,8 @@ SCHEMAS: list[dict[str, Any]] = [
 
 
 class LcmTools:
+    """The tools with which a model searches and expands the summary graph."""
+
     def __init__(self, db: SessionDB, graph: SummaryGraph) -> None:
         self._contexts = Contexts(db)
         self._graph = graph
@@ -181,6 +183,8 @@ _HEADING = re.compile(r"^### lcm:(\d{1,18}) ", re.MULTILINE)
 
 
 class LosslessEngine(ContextCompressor):
+    """The bundled engine `lcm`: summaries of summaries, each expandable to its messages."""
+
     def __init__(self, **given: Any) -> None:
         super().__init__(**({"protect_last_n": FRESH_TAIL} | given))
         self._graph: SummaryGraph | None = None

@@ -41,9 +41,11 @@ def text_of(message: Message) -> str:
 
 def calls_of(message: Message) -> list[tuple[str, str, str]]:
     """(id, tool, arguments) of each tool call."""
-    found = []
+    found: list[tuple[str, str, str]] = []
     calls = message.get("tool_calls")
-    for call in calls if isinstance(calls, list) else ():
+    if not calls or not isinstance(calls, list):  # most messages have none
+        return found
+    for call in calls:
         function = call.get("function") if isinstance(call, dict) else None
         if isinstance(function, dict):  # both have the shape they should have
             arguments = function.get("arguments")

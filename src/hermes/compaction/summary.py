@@ -61,18 +61,21 @@ class Record:
 
 
 def _parts(message: Message) -> list[str]:
-    calls = [f"{tool}({excerpt(arguments, LONGEST // ARGUMENTS)})" for _, tool, arguments in calls_of(message)]
-    return [excerpt(text_of(message), LONGEST), *calls]
+    text = excerpt(text_of(message), LONGEST)
+    if not message.get("tool_calls"):
+        return [text]
+    return [text, *(f"{tool}({excerpt(given, LONGEST // ARGUMENTS)})" for _, tool, given in calls_of(message))]
 
 
 def _entry(message: Message, number: int | None, parts: Sequence[str], cap: int) -> str:
-    text, *calls = parts
     role = message.get("role") or "?"
     who = str(role).upper() if number is None else f"{str(role).upper()} {number}"
     if role == "tool" and message.get("name"):
         who = f"{who} {message['name']}"
-    shown = f"[{who}] {excerpt(text, cap)}".rstrip()
-    return "\n  calls ".join([shown, *(excerpt(call, cap // ARGUMENTS) for call in calls)])
+    shown = f"[{who}] {excerpt(parts[0], cap)}".rstrip()
+    if len(parts) == 1:
+        return shown
+    return "\n  calls ".join([shown, *(excerpt(call, cap // ARGUMENTS) for call in parts[1:])])
 
 
 MOST_PIECES = 8

@@ -28,6 +28,8 @@ RECEIPT = "receipt"  # on an answer: the sealed record of what it was made from;
 
 
 class Transcript:
+    """Every message of a conversation in order, across compactions and branches."""
+
     def __init__(self, db: SessionDB) -> None:
         self._db = db
         self._pages = Pages.of_db(db)
@@ -114,6 +116,8 @@ class NewContext:
 
 
 class Contexts:
+    """What a model has in front of it in each session, and the originals behind a summary."""
+
     def __init__(self, db: SessionDB) -> None:
         self._db = db
         self._store = db.store

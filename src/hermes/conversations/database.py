@@ -266,6 +266,7 @@ class SessionDB:
     def delete(self, session_id: str) -> None:
         """Removes a session, its messages and its delegated children; other children stay without a parent."""
         self.store.delete(self.get_session(session_id).key)
+        self._search.forget()
 
     def remove_unused_images(self) -> int:
         """Removes the image files that no message names any more; returns how many."""
@@ -277,12 +278,14 @@ class SessionDB:
 
     def set_rewound(self, session_id: str, message_ids: Iterable[int]) -> None:
         self.store.set_state(self.get_session(session_id), message_ids, REWOUND)
+        self._search.forget()
 
     def rewind(self, session_id: str, message_id: int) -> int:
         """Takes back every message after the given one; they are kept, but no search and no resume shows them."""
         session = self.get_session(session_id)
         later = [message.id for message in self.store.read(session, low=message_id + 1)]
         self.store.set_state(session, later, REWOUND)
+        self._search.forget()
         return len(later)
 
     def keep_from_recall(self, message_ids: Iterable[int], *, recall: bool = False) -> None:
@@ -339,6 +342,8 @@ _OPEN = "open:"
 
 
 class Opened:
+    """Which sessions a running process has open, so that abandoned ones can be ended."""
+
     def __init__(self, db: SessionDB) -> None:
         self._db = db
         self._store = db.store
@@ -384,6 +389,8 @@ _PAGE = 256
 
 
 class Pages:
+    """Reads long sessions in pieces instead of all at once."""
+
     def __init__(self, store: Conversations) -> None:
         self._store = store
 

@@ -17,6 +17,8 @@ _STEPS_PER_CHECKPOINT = 16
 
 
 class Maintenance:
+    """Sizes, counts and old conversations of one store."""
+
     def __init__(self, store: Conversations) -> None:
         self._store = store
         self._engine = store.maintenance

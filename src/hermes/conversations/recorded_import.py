@@ -56,6 +56,8 @@ class _Step:
 
 
 class RecordedDB(SessionDB):
+    """A database that notes what an import adds, so that the import can be undone."""
+
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._held = contextlib.ExitStack()

@@ -247,14 +247,19 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
+    """What a search found, and how sure it is."""
+
     matches: tuple[Match, ...]
     searched: int
     weak: bool = False  # what was found is likely to be about something else
     coverage: bool = False  # chosen to cover a topic over time, not by similarity alone
+    variants: tuple[str, ...] = ()  # what was searched beside the query: other words, other questions
     notes: tuple[str, ...] = ()
 
 
 class Finder:
+    """Searches one store for a person or a model: filters, lineage and masking included."""
+
     def __init__(
         self,
         db: SessionDB,
@@ -290,8 +295,8 @@ class Finder:
             return found
         more = [self.find(other, wanted) for other in others]
         matches = _merged([found.matches, found.matches, *(each.matches for each in more)])
-        note = f"also searched: {'; '.join(others)}"
-        return replace(found, matches=tuple(matches[: wanted.limit]), notes=(*found.notes, note))
+        variants = (*others, *found.variants)
+        return replace(found, matches=tuple(matches[: wanted.limit]), variants=variants)
 
     def _find(self, query: str, wanted: Criteria) -> Found:
         by_title = self._by_title(query, wanted)
@@ -303,13 +308,13 @@ class Finder:
             matches = [by_title, *(m for m in matches if m.session.root != by_title.session.root)]
         if not matches:
             notes += self._left_out(query, wanted)
-        sessions = self._db.counts()["sessions"]
         return Found(
             matches=tuple(matches[: wanted.limit]),
-            searched=sessions,
+            searched=found.searched,
             notes=tuple(notes),
             weak=found.weak and by_title is None,
             coverage=found.mode == "coverage",
+            variants=tuple(form for forms in found.variants.values() for form in forms),
         )
 
     def _by_title(self, query: str, wanted: Criteria) -> Match | None:

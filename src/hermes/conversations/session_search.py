@@ -225,6 +225,8 @@ class SessionSearch:
         if found.weak and results:
             answer["weak"] = True
             found = replace(found, notes=(*found.notes, WEAK))
+        if found.variants and results:
+            found = replace(found, notes=(*found.notes, f"also searched: {', '.join(found.variants)}"))
         if found.notes:
             answer["note"] = "; ".join(found.notes)
         if not results:

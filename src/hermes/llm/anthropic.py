@@ -9,7 +9,7 @@ from hermes.base.errors import SettingsError
 from hermes.base.events import Usage
 from hermes.base.text import read_arguments
 from hermes.llm.client import NO_OPTIONS, Answer, HttpModel, ended_early
-from hermes.llm.wire import WireLog, encode
+from hermes.llm.wire import encode
 from hermes.storage.images import text_only
 
 if TYPE_CHECKING:
@@ -215,17 +215,14 @@ _FIRST = b'{"role":"user","content":[{"type":"text","text":"(the conversation so
 
 
 class Anthropic(HttpModel):
+    """Anthropic's Messages API."""
+
     path = "/v1/messages"
 
     def __init__(self, endpoint: Endpoint, retries: Retries | None = None) -> None:
         super().__init__(endpoint, retries)
-        self._log = WireLog(self._encode)
         self._bare: dict[int, tuple[Message, Message]] = {}  # messages that hold a memory update, and without it
         self._previous: str | None = None  # the answer before, whose request the next one is compared with
-
-    def _stop_seeing(self) -> None:
-        super()._stop_seeing()
-        self._log = WireLog(self._encode)
 
     def body(
         self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS

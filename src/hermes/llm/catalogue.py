@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hermes.base.errors import NoModel, SettingsError, WrongKey
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     # GET {address}/models: the entries of its list, or None when nothing answers there.
     Probe = Callable[[str], Sequence[Mapping[str, Any]] | None]
 
-Known = TypeVar("Known", int, bool)
 UNKNOWN_CONTEXT = 32_768
 _TOLD_AS = ("loaded_context_length", "max_model_len", "context_length", "max_input_tokens")
 _NOBODYS = ("auto", "local", "custom")  # what a setting may say instead of a provider
@@ -28,6 +29,8 @@ OWN_KEY = "HERMES_MODEL_API_KEY"  # for a server at model.base_url; a provider's
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provider:
+    """A company or server that offers models, and how to reach it."""
+
     name: str
     base_url: str
     key_name: str
@@ -38,6 +41,8 @@ class Provider:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalServer:
+    """A model server found on this machine."""
+
     name: str
     base_url: str
     models: tuple[Mapping[str, Any], ...]
@@ -83,204 +88,10 @@ LOCAL = {
     "vLLM": "http://127.0.0.1:8000/v1",
 }
 
-# By the beginning of the name without its vendor; the longest that fits counts. Settings win over this table.
-_CONTEXT = {
-    "claude": 200_000,
-    "claude-opus-4-6": 1_000_000,
-    "claude-opus-4-7": 1_000_000,
-    "claude-opus-4-8": 1_000_000,
-    "claude-opus-5": 1_000_000,
-    "claude-sonnet-5": 1_000_000,
-    "claude-haiku-5": 1_000_000,
-    "claude-fable": 1_000_000,
-    "claude-mythos-5": 1_000_000,
-    "gpt-3.5-turbo": 16_385,
-    "gpt-4": 8_192,
-    "gpt-4-turbo": 128_000,
-    "gpt-4o": 128_000,
-    "gpt-4.1": 1_047_576,
-    "gpt-4.5": 128_000,
-    "gpt-5": 400_000,
-    "gpt-5-chat": 128_000,
-    "gpt-5.4": 1_000_000,
-    "gpt-5.4-mini": 400_000,
-    "gpt-5.4-nano": 400_000,
-    "gpt-5.5": 1_000_000,
-    "gpt-5.6": 1_000_000,
-    "gpt-5.6-luna": 400_000,
-    "gpt-6": 400_000,
-    "gpt-oss": 131_072,
-    "chatgpt-4o": 128_000,
-    "o1": 200_000,
-    "o1-mini": 128_000,
-    "o1-preview": 128_000,
-    "o3": 200_000,
-    "o4": 200_000,
-    "gemini": 1_048_576,
-    "gemini-1.5-pro": 2_097_152,
-    "gemma": 8_192,
-    "gemma-3": 131_072,
-    "gemma3": 131_072,
-    "deepseek": 131_072,
-    "qwen": 32_768,
-    "qwen3": 40_960,
-    "qwen3-coder": 262_144,
-    "qwen3-max": 262_144,
-    "qwen3-next": 262_144,
-    "llama-3": 8_192,
-    "llama3": 8_192,
-    "llama-3.1": 131_072,
-    "llama3.1": 131_072,
-    "llama-3.2": 131_072,
-    "llama3.2": 131_072,
-    "llama-3.3": 131_072,
-    "llama3.3": 131_072,
-    "llama-4-maverick": 1_048_576,
-    "llama-4-scout": 1_048_576,
-    "mistral": 32_768,
-    "mistral-large": 131_072,
-    "mistral-medium": 131_072,
-    "mixtral": 32_768,
-    "codestral": 262_144,
-    "devstral": 131_072,
-    "hermes-3": 131_072,
-    "hermes-4": 131_072,
-    "kimi-k2": 131_072,
-    "glm-4.5": 131_072,
-    "glm-4.6": 202_752,
-    "grok-3": 131_072,
-    "grok-4": 256_000,
-    "grok-4-fast": 2_000_000,
-    "minimax-m1": 1_000_000,
-    "minimax-m2": 204_800,
-    "command-r": 128_000,
-    "command-a": 256_000,
-    "phi-4": 16_384,
-    "smollm2": 8_192,
-}
-# Tokens one answer may have, where a request must name a number.
-_OUTPUT = {
-    "claude": 32_000,
-    "claude-3": 4_096,
-    "claude-3-5": 8_192,
-    "claude-3-7": 64_000,
-    "claude-opus-4-5": 64_000,
-    "claude-opus-4-6": 64_000,
-    "claude-opus-4-7": 64_000,
-    "claude-opus-4-8": 64_000,
-    "claude-opus-5": 64_000,
-    "claude-sonnet": 64_000,
-    "claude-haiku": 64_000,
-    "claude-fable": 64_000,
-    "claude-mythos": 64_000,
-}
-# Dollars for a million tokens: read, written, read from the cache. List prices of 16 November 2026; `model.prices` in
-# the settings wins. Models whose price depends on the length of the prompt are left out.
-_PRICES = {
-    "claude-fable-5-1": (10, 50, 0.25),
-    "claude-mythos-5-1": (10, 50, 0.25),
-    "claude-fable-5": (10, 50, 1),
-    "claude-mythos-5": (10, 50, 1),
-    "claude-opus-5-5": (4, 20, 0.2),
-    **dict.fromkeys(("claude-opus-5", "claude-opus-4-8", "claude-opus-4-7"), (5, 25, 0.5)),
-    **dict.fromkeys(("claude-opus-4-6", "claude-opus-4-5"), (5, 25, 0.5)),
-    **dict.fromkeys(("claude-opus-4-1", "claude-opus-4"), (15, 75, 1.5)),
-    "claude-sonnet-5-5": (2, 10, 0.1),
-    "claude-sonnet-5": (2, 10, 0.2),
-    **dict.fromkeys(("claude-sonnet-4-6", "claude-sonnet-4-5", "claude-sonnet-4", "claude-3-7-sonnet"), (3, 15, 0.3)),
-    "claude-haiku-4-5": (1, 5, 0.1),
-    "claude-3-5-haiku": (0.8, 4, 0.08),
-    "gpt-5.5": (5, 30, 0.5),
-    "gpt-5.4": (2.5, 15, 0.25),
-    "gpt-5.4-mini": (0.75, 4.5, 0.075),
-    "gpt-5.4-nano": (0.2, 1.25, 0.02),
-    "gpt-5.2": (1.75, 14, 0.175),
-    **dict.fromkeys(("gpt-5.1", "gpt-5"), (1.25, 10, 0.125)),
-    "gpt-5-mini": (0.25, 2, 0.025),
-    "gpt-5-nano": (0.05, 0.4, 0.005),
-    "gpt-4.1": (2, 8, 0.5),
-    "gpt-4.1-mini": (0.4, 1.6, 0.1),
-    "gpt-4.1-nano": (0.1, 0.4, 0.025),
-    "gpt-4o": (2.5, 10, 1.25),
-    "gpt-4o-mini": (0.15, 0.6, 0.075),
-}
-# Tokens a prompt must have before the provider caches any of it; nothing says so when it has fewer.
-_CACHE_MINIMUM = {
-    "claude": 1_024,
-    "claude-3-haiku": 2_048,
-    "claude-3-5-haiku": 2_048,
-    "claude-haiku-4-5": 4_096,
-    "claude-opus-4-5": 4_096,
-    "claude-opus-4-6": 4_096,
-    "claude-opus-4-7": 2_048,
-    "claude-opus-5": 512,
-    "claude-fable-5": 512,
-    "claude-mythos-5": 512,
-    **dict.fromkeys(("gpt-", "chatgpt-", "o1", "o3", "o4"), 1_024),
-    "gpt-oss": 0,
-}
-# Whether the system may say something in the middle of a conversation, at Anthropic's own API.
-_SYSTEM_MESSAGES = {"claude-opus-4-8": True}  # the model that the vendor names; another would answer 400
+_SAYS_SYSTEM = "claude-opus-4-8"  # takes system messages in a conversation at Anthropic's own API; others answer 400
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
 _CACHE_WRITES = {"5m": 1.25, "1h": 2.0}  # times the price of reading, at Anthropic; others take nothing for it
-# Whether a model takes images. One that is not listed is sent them and may refuse, see `HttpModel`.
-_VISION = {
-    "claude": True,
-    "claude-2": False,
-    "claude-instant": False,
-    "gpt-3": False,
-    "gpt-4": False,
-    "gpt-4-turbo": True,
-    "gpt-4-vision": True,
-    "gpt-4o": True,
-    "gpt-4.1": True,
-    "gpt-4.5": True,
-    "gpt-5": True,
-    "gpt-6": True,
-    "gpt-oss": False,
-    "chatgpt-4o": True,
-    "o1": True,
-    "o1-mini": False,
-    "o1-preview": False,
-    "o3": True,
-    "o3-mini": False,
-    "o4": True,
-    "gemini": True,
-    "gemma-2": False,
-    "gemma2": False,
-    "gemma-3": True,
-    "gemma3": True,
-    "gemma-3-1b": False,
-    "gemma3:1b": False,
-    "deepseek-chat": False,
-    "deepseek-reasoner": False,
-    "deepseek-r1": False,
-    "deepseek-v3": False,
-    "qwen2.5-coder": False,
-    "qwen3-coder": False,
-    "llama-3": False,
-    "llama3": False,
-    "llama-4": True,
-    "llama4": True,
-    "mixtral": False,
-    "codestral": False,
-    "pixtral": True,
-    "llava": True,
-    "hermes-3": False,
-    "hermes-4": False,
-    "kimi-k2": False,
-    "kimi-k2.5": True,
-    "glm-4.5": False,
-    "glm-4.5v": True,
-    "glm-4.6": False,
-    "glm-4.6v": True,
-    "grok-3": False,
-    "grok-4": True,
-    "minimax-m": False,
-    "command-r": False,
-    "phi-4-mini": False,
-    "smollm2": False,
-}
+_YES_NO = {"yes": 1, "no": 0}
 _SEES = ("vision", "-vl", "vl-")  # in a name, whatever the family
 
 
@@ -322,10 +133,10 @@ def resolve(
         key=found,
         key_name=key_name,
         context_length=context_length or known_context(name) or UNKNOWN_CONTEXT,
-        max_output=_longest_match(_OUTPUT, name) if wire == "anthropic" else None,
+        max_output=_known("answer", name) if wire == "anthropic" else None,
         cache_points="native" if wire == "anthropic" else "envelope" if claude else "",
         cache_ttl=cache_ttl,
-        system_messages=at_anthropic and bool(_longest_match(_SYSTEM_MESSAGES, name)),
+        system_messages=at_anthropic and _plain_name(name).startswith(_SAYS_SYSTEM),
         diagnoses_cache=at_anthropic,
         replays_reasoning=chosen.replays_reasoning if chosen else "content",
         vision=known_vision(name) if vision is None else vision,
@@ -342,24 +153,24 @@ def is_at_vendor(endpoint: Endpoint, name: str) -> bool:
 
 def cache_minimum(model: str) -> int:
     """Tokens below which the provider caches nothing; 0 where that is not known."""
-    return _longest_match(_CACHE_MINIMUM, model) or 0
+    return _known("cached", model) or 0
 
 
 def known_vision(model: str) -> bool:
     """Whether a model takes images; one we do not know may."""
     name = model.rpartition("/")[2].lower()
-    return any(mark in name for mark in _SEES) or _longest_match(_VISION, model) is not False
+    return any(mark in name for mark in _SEES) or _known("images", model) != 0
 
 
 def known_context(model: str) -> int | None:
     """Tokens of context, for models we know."""
-    return _longest_match(_CONTEXT, model)
+    return _known("context", model)
 
 
 def cost_of(model: str, usage: Usage, *, own: Mapping[str, Any] | None = None, cache_ttl: str = "5m") -> float | None:
     """Dollars, for models whose price is known; `own` are prices of the settings, which win."""
     name = _plain_name(model)
-    prices = _own_prices(own or {}, model) or _PRICES.get(_DATED.sub("", name))
+    prices = _own_prices(own or {}, model) or _models().get(_DATED.sub("", name), {}).get("prices")
     if prices is None:
         return None
     read, written, from_cache = prices[:3]
@@ -475,8 +286,9 @@ def _nearest(model: str) -> str:
     """The known name, or the family of names, that is most like a name nobody knows."""
     from difflib import get_close_matches
 
-    close = next(iter(get_close_matches(model.lower(), _CONTEXT, n=1)), "")
-    family = any(known.startswith(f"{close}-") for known in _CONTEXT)
+    known = [name for name, row in _models().items() if "context" in row]
+    close = next(iter(get_close_matches(model.lower(), known, n=1)), "")
+    family = any(name.startswith(f"{close}-") for name in known)
     return f" (did you mean {close}{'-…' if family else ''}?)" if close else ""
 
 
@@ -486,10 +298,24 @@ def _plain_name(model: str) -> str:
     return name.replace(".", "-") if name.startswith("claude") else name
 
 
-def _longest_match(table: Mapping[str, Known], model: str) -> Known | None:
-    name = _plain_name(model)
-    best = max((known for known in table if name.startswith(known)), key=len, default=None)
-    return table[best] if best is not None else None
+def _known(column: str, model: str) -> int | None:
+    """What models.txt says of a model: the row with the longest beginning of its name counts."""
+    name, models = _plain_name(model), _models()
+    best = max((row for row in models if name.startswith(row) and column in models[row]), key=len, default=None)
+    return models[best][column] if best is not None else None
+
+
+@cache
+def _models() -> dict[str, dict[str, Any]]:
+    with open(os.path.join(os.path.dirname(__file__), "models.txt"), encoding="utf-8") as file:
+        rows = [line.replace(",", "").split() for line in file if line.strip() and line[0] != "#"]
+    found: dict[str, dict[str, Any]] = {}
+    for name, *counts, read, written, from_cache in rows:
+        cells = zip(("context", "answer", "images", "cached"), counts, strict=True)
+        found[name] = {column: int(_YES_NO.get(cell, cell)) for column, cell in cells if cell != "-"}
+        if read != "-":
+            found[name]["prices"] = (float(read), float(written), float(from_cache))
+    return found
 
 
 def _same_host(one: str, other: str) -> bool:

@@ -36,7 +36,7 @@ from hermes.base.errors import (
     WrongKey,
 )
 from hermes.base.events import Finished, ReasoningDelta, Retrying, TextDelta, ToolCall, ToolCallStarted, Usage
-from hermes.llm.wire import fields
+from hermes.llm.wire import WireLog, fields
 from hermes.storage.images import has_images
 
 if TYPE_CHECKING:
@@ -349,6 +349,8 @@ def with_options(options: Options) -> dict[str, Any]:
 
 
 class Model(Protocol):
+    """What the loop needs from a model: a name, a window and a stream of events."""
+
     @property
     def name(self) -> str: ...
 
@@ -451,6 +453,7 @@ class HttpModel:
         self.endpoint = endpoint
         self._patience = retries or Retries()
         self._sees = endpoint.vision
+        self._log = WireLog(self._encode)
         self._fixed: tuple[str, list[Message], dict[str, Any], bytes] | None = None
 
     @property
@@ -519,7 +522,7 @@ class HttpModel:
                 if self._sees and _is_about_images(error, self.name) and has_images(messages):
                     # The image stays in the conversation, so every later turn would fail as well.
                     yield Retrying(error=_cannot_see(self.endpoint, error), seconds=0, model=self.name)
-                    self._stop_seeing()
+                    self._sees, self._log = False, WireLog(self._encode)  # from now on images are placeholders
                     body = self.body(system, messages, tools, options)
                     continue
                 seconds = self._patience.before_retry(error, attempt)
@@ -531,9 +534,9 @@ class HttpModel:
             else:
                 return
 
-    def _stop_seeing(self) -> None:
-        """From now on images are placeholders."""
-        self._sees = False
+    def _encode(self, message: Message) -> bytes:
+        """One message as it stands on the wire."""
+        raise NotImplementedError
 
     def _once(self, body: bytes, headers: dict[str, str], cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:
         from hermes.llm.transport import CANCELLED, shared_client

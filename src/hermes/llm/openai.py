@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.events import Usage
 from hermes.llm.anthropic import cache_points
 from hermes.llm.client import DONE, NO_OPTIONS, Answer, HttpModel, ended_early
-from hermes.llm.wire import WireLog, encode
+from hermes.llm.wire import encode
 from hermes.storage.images import text_only, words_of
 
 if TYPE_CHECKING:
@@ -25,16 +25,13 @@ _REPLAYED = {"": (), "content": ("reasoning_content",), "details": ("reasoning_d
 
 
 class OpenAICompatible(HttpModel):
+    """The Chat Completions API of OpenAI and of everyone who imitates it."""
+
     path = "/chat/completions"
 
     def __init__(self, endpoint: Endpoint, retries: Retries | None = None) -> None:
         super().__init__(endpoint, retries)
         self._replayed = _REPLAYED[endpoint.replays_reasoning]
-        self._log = WireLog(self._encode)
-
-    def _stop_seeing(self) -> None:
-        super()._stop_seeing()
-        self._log = WireLog(self._encode)
 
     def body(
         self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS

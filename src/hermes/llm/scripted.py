@@ -48,6 +48,8 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sent:
+    """A request that a scripted model received."""
+
     system: str
     messages: list[Message]
     tools: list[Message]
@@ -56,6 +58,8 @@ class Sent:
 
 @dataclass(slots=True)
 class Scripted:
+    """A model that answers from a script, for demos and tests."""
+
     steps: Sequence[Step | Choice]
     name: str = "scripted"
     context_length: int = 32_768
@@ -139,7 +143,7 @@ class ScriptFile(Scripted):
         self._row = iter([_step(step) for step in read if "when" not in step])
 
     def step(self, number: int, messages: Sequence[Message]) -> Step:
-        newest = _text_of(messages[-1]) if messages else ""
+        newest = words_of(messages[-1].get("content")) if messages else ""
         for text, step in self._rules:
             if text in newest:
                 return step
@@ -180,8 +184,3 @@ def _step(step: Mapping[str, Any]) -> Step:
         calls=calls,
         pause=float(step.get("pause", 0)),
     )
-
-
-def _text_of(message: Message) -> str:
-    content = message.get("content") or ""
-    return content if isinstance(content, str) else " ".join(str(part.get("text", "")) for part in content)

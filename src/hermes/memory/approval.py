@@ -1,4 +1,4 @@
-"""What waits for a person: memory writes and calls of tools, staged as one file each, carried out or rejected later."""
+"""What waits for a person: memory writes, skill changes and calls of tools, staged as one file each."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     from hermes.memory.store import MemoryStore, Operation
     from hermes.settings.home import Home
+
+
+SKILLS, SKILL_TOOL = "skills", "skill_manage"  # a change of a skill waits as a call of this tool, in its own folder
 
 
 @value
@@ -69,10 +72,11 @@ class Pending:
 
     def as_dict(self) -> dict[str, Any]:
         """For programs: the command line's `--json` and the HTTP API."""
+        arguments = {"arguments": dict(self.call["arguments"])} if self.call and self.target == SKILLS else None
         return {
             "id": self.id,
             "target": self.target,
-            "operations": [dict(operation) for operation in self.operations],
+            **(arguments or {"operations": [dict(operation) for operation in self.operations]}),
             "origin": self.cause.origin,
             "session": self.cause.session,
             "created_at": self.created_at,
@@ -80,13 +84,15 @@ class Pending:
             "sink": self.sink,
             "summary": self.summary,
             "sources": [dict(source) for source in self.sources],
-            **({"call": dict(self.call)} if self.call is not None else {}),
+            **({"call": dict(self.call)} if self.call is not None and not arguments else {}),
         }
 
 
 class Approvals:
-    def __init__(self, home: Home) -> None:
-        self._waiting = Waiting(pending_writes(home))
+    """What waits in one folder of the home: changes of memory and calls of tools, or those of skills."""
+
+    def __init__(self, home: Home, folder: str = "memory") -> None:
+        self._waiting = Waiting(pending_writes(home, folder))
 
     def stage(
         self,
@@ -175,7 +181,7 @@ class Approvals:
 
 
 # What tools that keep a text call it: ours, and those of memory providers.
-_KEPT_ARGUMENTS = ("content", "new_text", "text", "conclusion")
+_KEPT_ARGUMENTS = ("content", "new_text", "text", "conclusion", "new_string", "file_content")
 
 
 def _kept_arguments(call: Mapping[str, Any]) -> list[str]:
@@ -190,6 +196,8 @@ def _in_words(operation: Operation) -> str:
 
 def _call_in_words(call: Mapping[str, Any]) -> str:
     given = call["arguments"]
+    if call["tool"] == SKILL_TOOL:
+        return f"{given.get('action')} {given.get('name')}"
     where = given.get("path") or given.get("action") or ""
     texts = [given[name] for name in ("content", "new_text") if isinstance(given.get(name), str)]
     what = repr(texts[0]) if texts else ", ".join(f"{name}={each!r}" for name, each in given.items())
@@ -201,7 +209,7 @@ def _to_json(pending: Pending) -> dict[str, Any]:
     if pending.call is not None:
         operations = [{"action": "call", **pending.call}]
     single = operations[0] if len(operations) == 1 else {"action": "batch", "operations": operations}
-    return {
+    record = {
         "id": pending.id,
         "subsystem": "memory",
         "action": single["action"],
@@ -213,10 +221,15 @@ def _to_json(pending: Pending) -> dict[str, Any]:
         "sources": [dict(source) for source in pending.sources],
         "payload": {**single, "target": pending.target, **({"project": pending.project} if pending.project else {})},
     }
+    if pending.call is not None and pending.target == SKILLS:
+        record |= {"subsystem": SKILLS, "payload": dict(pending.call["arguments"])}
+    return record
 
 
 def _from_json(pending_id: str, record: dict[str, Any]) -> Pending:
     payload = record["payload"]
+    if record.get("subsystem") == SKILLS:
+        payload = {"action": "call", "target": SKILLS, "tool": SKILL_TOOL, "arguments": dict(payload), "cwd": ""}
     is_call = payload["action"] == "call"
     operations = [] if is_call else payload["operations"] if payload["action"] == "batch" else [payload]
     kept = ("action", "content", "old_text")

@@ -92,6 +92,8 @@ class Contradiction:
 
 @value
 class Tidied:
+    """What a curation run would change."""
+
     operations: tuple[Operation, ...]
     contradictions: tuple[Contradiction, ...]
     put_off: int = 0  # operations left for the next run, because this one may touch only so much

@@ -50,6 +50,8 @@ class Wanted:
 
 @value
 class Reminder:
+    """Something to bring up at a time or topic."""
+
     id: str
     text: str
     due: str = ""

@@ -101,7 +101,7 @@ class Trigger:
     def in_words(self) -> str:
         kinds = {
             "act": self.acts,
-            "path": self.paths,
+            "path": tuple(each for each in self.paths if each[:1] != "$"),  # not the commands of a language
             "topic": self.words,
             "tool": self.tools,
             "command": self.commands,
@@ -115,6 +115,8 @@ class Trigger:
 
 @value
 class Act:
+    """Something an agent does, how people say it, and the tools and commands that do it."""
+
     said: tuple[tuple[str, ...], ...]
     tools: re.Pattern[str] | None
     runs: re.Pattern[str] | None

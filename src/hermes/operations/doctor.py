@@ -125,7 +125,7 @@ def check_providers(home: Home, settings: Settings, *, connect: bool) -> Iterato
 
 def check_disabled(home: Home) -> Iterator[Check]:
     """What an import or a restore brought and the person has not agreed to."""
-    from hermes.portability.consent import disabled_in
+    from hermes.portability.exchange import disabled_in
 
     if found := disabled_in(home.path):
         remedy = "`hermes config enable` lists and enables it"
@@ -158,6 +158,8 @@ _SCRATCH = ".doctor-"  # and a process id: where `_scratch_database` works
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
+    """Whether doctor repairs and connects, and how it reports progress."""
+
     fix: bool = False
     connect: bool = True  # ask models and providers whether they answer
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None

@@ -45,12 +45,16 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
+    """One message of a benchmark conversation."""
+
     key: str
     message: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
+    """A benchmark question and where its answer is."""
+
     text: str
     sessions: frozenset[str]
     turns: frozenset[str]
@@ -59,6 +63,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Haystack:
+    """The conversations of a benchmark and the questions about them."""
+
     group: str
     sessions: dict[str, tuple[float | None, list[Turn]]]
     questions: list[Question]
@@ -125,28 +131,36 @@ class Tally:
 
 
 def run(
-    path: str | os.PathLike[str], *, limit: int | None = None, semantic: bool = False, pooled: int | None = None
+    path: str | os.PathLike[str],
+    *,
+    limit: int | None = None,
+    semantic: bool = False,
+    pooled: int | None = None,
+    unanswerable: str | None = None,
 ) -> dict[str, Any]:
     """Figures per set of one benchmark file; `limit` takes only the first questions of each haystack.
 
     `semantic` searches by meaning too, with the vectors of the extra. `pooled` puts all haystacks into one store and
-    fills it up to that many messages.
+    fills it up to that many messages. `unanswerable` is a file of questions, one to a line, that no haystack answers;
+    without it the first questions of other haystacks are taken for such.
     """
     if semantic and static_vectors() is None:
         raise SettingsError(f"--semantic needs the package {PACKAGE}; {INSTALL}")
     found = list(haystacks(path))
     if pooled is not None:
         found = [_one_store(found, pooled)]
+    asked = [Question(text=line, sessions=frozenset(), turns=frozenset()) for line in _lines_of(unanswerable)]
     tallies: dict[str, Tally] = defaultdict(Tally)
     for number, haystack in enumerate(found):
-        elsewhere = [question for other in found[number + 1 :] + found[:number] for question in other.questions[:1]]
+        others = found[number + 1 :] + found[:number]
+        elsewhere = [question for other in others for question in other.questions[:1]][:_FROM_ELSEWHERE]
         with (
             tempfile.TemporaryDirectory(prefix="hermes-recall-") as folder,
             SessionDB.open(
                 os.path.join(folder, "state.db"), durability="turn", semantic=static_vectors if semantic else None
             ) as db,
         ):
-            _ask(db, haystack, limit, tallies, elsewhere[:_FROM_ELSEWHERE])
+            _ask(db, haystack, limit, tallies, asked or elsewhere)
     return {group: tally.figures() for group, tally in tallies.items()}
 
 
@@ -230,6 +244,16 @@ def _load(path: str) -> Any:
         raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, EOFError) as error:
         raise SettingsError(f"{path} is not JSON text: {error}") from error
+
+
+def _lines_of(path: str | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        with open(path, encoding="utf-8") as file:
+            return [line.strip() for line in file if line.strip()]
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _conversation(entry: dict[str, Any]) -> Haystack:

@@ -1,7 +1,8 @@
-"""Archives of ours: a zip or a folder with `manifest.json`, which names every file with its size and checksum.
+"""Files of others, read without following a link or altering a byte, and archives of ours.
 
-An archive may be encrypted with age, by a passphrase or for recipients. `age -d backup.zip.age > backup.zip` opens it
-without Hermes. It is held in memory whole, because nothing of it may be written in plain text on the way.
+An archive is a zip or a folder with `manifest.json`, which names every file with its size and checksum. It may be
+encrypted with age, by a passphrase or for recipients. `age -d backup.zip.age > backup.zip` opens it without Hermes. It
+is held in memory whole, because nothing of it may be written in plain text on the way.
 """
 
 from __future__ import annotations
@@ -13,17 +14,21 @@ import json
 import os
 import shutil
 import stat
+import time
 import zipfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
+import apsw
+
 from hermes.base.errors import DamagedFile, ExtraMissing, NotFound, SettingsError, StorageError, UnsafePath, command
 from hermes.storage.files import MIGRATION_FOLDER as MIGRATING
-from hermes.storage.files import PRIVATE_FILE, explain, make_private_folders
+from hermes.storage.files import PRIVATE_FILE, explain, explained, make_private_folders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import IO
+
 
 ENCRYPTED = ".age"
 _MAGIC = b"age-encryption.org/"
@@ -192,10 +197,7 @@ class ArchiveWriter(Contents):
             super().add(path, pieces, kind=kind, executable=executable)
 
     def _write(self, piece: bytes) -> None:
-        try:
-            self._entry.write(piece)
-        except OSError as error:
-            raise explain("write", self.out, error) from error
+        self._entry.write(piece)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -203,9 +205,9 @@ class ArchiveWriter(Contents):
                 self._complete()
         finally:
             if self._zip is not None:
-                with contextlib.suppress(ValueError, OSError):
-                    self._zip.close()
-                    self._file.close()
+                for each in (self._zip, self._file):  # one that cannot be closed in order keeps none of them open
+                    with contextlib.suppress(ValueError, OSError):
+                        each.close()
             remove_tree(self._part)
 
     def _complete(self) -> None:
@@ -246,25 +248,30 @@ class ArchiveWriter(Contents):
     @contextlib.contextmanager
     def _opened(self, path: str, *, executable: bool) -> Iterator[IO[bytes]]:
         mode = 0o700 if executable else PRIVATE_FILE
-        if self._zip is not None:
-            info = zipfile.ZipInfo(path, _DAY_ZERO)
-            info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3
-            info.external_attr = (stat.S_IFREG | mode) << 16
-            with self._zip.open(info, "w", force_zip64=True) as file:
-                yield file
-            return
-        with create_inside(self._part, path, mode) as file:
-            yield file
+        with explained("write", self.out):  # closing it may fail as well
+            if self._zip is not None:
+                info = zipfile.ZipInfo(path, _DAY_ZERO)
+                info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3
+                info.external_attr = (stat.S_IFREG | mode) << 16
+                with self._zip.open(info, "w", force_zip64=True) as file:
+                    yield file
+            else:
+                with create_inside(self._part, path, mode) as file:
+                    yield file
 
 
 class ArchiveReader:
+    """Reads a zip or folder within limits, so that a hostile archive cannot fill the disk."""
+
     def __init__(self, path: str, archive: zipfile.ZipFile | None, packed: int | None = None) -> None:
         """`packed` is the size of the zip archive."""
         self.path = path
         self._zip = archive
         self._packed = packed
         self.about = self._read_manifest()
-        self.entries = {entry.path: entry for entry in map(_entry, self.about.get("files") or ())}
+        files = self.about.get("files") or ()
+        check_limits(path, [0] * len(files), packed)  # too many are refused before they are read
+        self.entries = {entry.path: entry for entry in map(_entry, files)}
         self._check()
 
     @classmethod
@@ -504,3 +511,120 @@ def _sync(folder: str) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+LARGEST_FILE = 4 << 20
+_MOST_BELOW = 20_000
+_LOGS = ("-wal", "-journal")
+_TRIES = 5
+_PAUSE = 0.2
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def merged(path: str, place: str) -> str:
+    """The path itself, or a private copy in the folder `place` with the log laid over it when there is one."""
+    if not any(os.path.lexists(path + suffix) for suffix in _LOGS):
+        return path
+    copy = os.path.join(place, "merged.db")
+    for _ in range(_TRIES):
+        before = _state(path)
+        for suffix in ("", *_LOGS):
+            _copy_whole(path + suffix, copy + suffix)
+        if _state(path) == before:
+            _lay_over(path, copy)
+            return copy
+        time.sleep(_PAUSE)
+    raise StorageError(f"{path} is being written all the time; end the program that has it open and try again")
+
+
+def _state(path: str) -> list[tuple[int, int, int] | None]:
+    """Enough to notice that somebody has written meanwhile: pieces of two moments would fit nowhere."""
+    found: list[tuple[int, int, int] | None] = []
+    for suffix in ("", *_LOGS):
+        try:
+            status = os.lstat(path + suffix)
+        except FileNotFoundError:
+            found.append(None)
+        else:
+            found.append((status.st_size, status.st_mtime_ns, status.st_ino))
+    return found
+
+
+def _copy_whole(path: str, to: str) -> None:
+    try:
+        source = os.open(path, _READ)
+    except FileNotFoundError:
+        if os.path.lexists(to):
+            os.unlink(to)  # of an earlier try
+        return
+    except OSError as error:
+        raise explain("read", path, error) from error
+    try:
+        if not stat.S_ISREG(os.fstat(source).st_mode):
+            raise UnsafePath(f"{path} is not a regular file; move it away and try again")
+        target = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
+        with os.fdopen(target, "wb") as file:
+            while piece := os.read(source, _PIECE):
+                file.write(piece)
+    except OSError as error:
+        raise explain("copy", path, error) from error
+    finally:
+        os.close(source)
+
+
+def _lay_over(path: str, copy: str) -> None:
+    try:
+        connection = apsw.Connection(copy)
+        try:
+            connection.pragma("trusted_schema", False)
+            connection.pragma("journal_mode", "DELETE")  # brings the log into the file and removes it
+        finally:
+            connection.close()
+    except apsw.Error as error:
+        raise DamagedFile(f"{path} cannot be read with its log ({error}); copy it anew from where it came") from error
+
+
+def read_text(path: str) -> str:
+    """The file as text; a link, a device or a giant is refused, odd bytes are read as well as can be."""
+    from hermes.memory.entries import decode
+
+    return decode(read_bytes(path)).text
+
+
+def read_bytes(path: str, at_most: int = LARGEST_FILE) -> bytes:
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise StorageError(f"{path} is not a regular file; it stays where it is")
+            if status.st_size > at_most:
+                raise StorageError(f"{path} has {status.st_size:,} bytes, more than {at_most:,}; it stays where it is")
+            return file.read(at_most + 1)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StorageError(f"{path} is not read: {error.strerror or error}; it stays where it is") from error
+
+
+def files_below(folder: str) -> Iterator[tuple[str, str]]:
+    """Relative and full path of each regular file below a folder; links are passed over."""
+    count = 0
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not os.path.islink(os.path.join(place, name)))
+        for name in sorted(names):
+            path = os.path.join(place, name)
+            if stat.S_ISREG(os.lstat(path).st_mode):
+                count += 1
+                if count > _MOST_BELOW:
+                    raise StorageError(f"{folder} holds more than {_MOST_BELOW:,} files; look at what is in it")
+                yield os.path.relpath(path, folder), path
+
+
+def links_below(folder: str) -> list[str]:
+    return [
+        os.path.join(place, name)
+        for place, folders, names in os.walk(folder)
+        for name in (*folders, *names)
+        if os.path.islink(os.path.join(place, name))
+    ]

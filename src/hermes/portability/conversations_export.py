@@ -34,6 +34,8 @@ _FENCE = re.compile(r"`{3,}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
+    """What an export wrote."""
+
     sessions: int
     messages: int
     damaged: int
@@ -168,6 +170,8 @@ class JsonlWriter(Writer):
 
 
 class MarkdownWriter(Writer):
+    """Writes conversations as Markdown."""
+
     def session(self, session: Session) -> None:
         facts = [f"`{session.id}`", moment(session.started_at), session.source, session.model, session.project]
         self._write(f"# {self._name(session)}\n\n{' · '.join(fact for fact in facts if fact)}\n\n")
@@ -217,6 +221,8 @@ def moment(when: float) -> str:
 
 
 class HtmlWriter(Writer):
+    """Writes conversations as one HTML page."""
+
     _open = False
 
     def begin(self, sessions: Sequence[Session]) -> None:

@@ -272,6 +272,8 @@ class Imported:
 
 
 class Importer:
+    """Reads our own JSONL format into a store."""
+
     def __init__(
         self,
         db: SessionDB,

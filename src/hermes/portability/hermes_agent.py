@@ -24,6 +24,7 @@ from hermes.conversations.retrieval import as_imported
 from hermes.memory.entries import Cause, parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
+from hermes.portability.archive import files_below, merged, read_bytes, read_text
 from hermes.portability.plan import (
     ARCHIVED,
     ERROR,
@@ -39,7 +40,6 @@ from hermes.portability.plan import (
     new_report,
     plan_merge,
 )
-from hermes.portability.sources import files_below, merged, read_bytes, read_text
 from hermes.settings.config import Settings, check_text
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import read_secrets
@@ -85,6 +85,8 @@ class ForeignSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignMessage:
+    """A message of hermes-agent's database."""
+
     id: int
     message: dict[str, Any]
     compacted: bool
@@ -92,6 +94,8 @@ class ForeignMessage:
 
 
 class HermesAgentFile:
+    """hermes-agent's database, opened read-only."""
+
     def __init__(self, connection: apsw.Connection) -> None:
         self._connection = connection
 
@@ -343,6 +347,8 @@ _PASSING = (".lock", ".queue", "-wal", "-shm", ".pid", "active_profile")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adopting:
+    """What to import from hermes-agent, and how."""
+
     source: str
     overwrite: bool = False
     migrate_secrets: bool = False
@@ -352,6 +358,8 @@ class Adopting:
 
 
 class Adoption:
+    """Plans and applies an import of hermes-agent's home."""
+
     def __init__(self, home: Home, options: Adopting, progress: Callable[[str, int, int], None] | None = None) -> None:
         self._home = home
         self._options = options

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
 from hermes.base.frontmatter import split_frontmatter
 from hermes.memory.store import MemoryStore
+from hermes.portability.archive import files_below, read_bytes, read_text
 from hermes.portability.plan import carry_out, memory_item, new_report, plan_merge
-from hermes.portability.sources import files_below, read_bytes, read_text
-from hermes.portability.transcripts.chat_exports import is_letta, letta_blocks
+from hermes.portability.transcript_formats import is_letta, letta_blocks
 from hermes.settings.config import load_settings
 
 if TYPE_CHECKING:
@@ -282,6 +282,8 @@ def _unpacked(name: str, data: bytes) -> bytes:
 
 
 class MemoryImport:
+    """Plans and applies an import of another program's notes."""
+
     def __init__(self, home: Home, given: str, form: str | None, target: str | None, project: str = "") -> None:
         self._home = home
         self._given = given

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 import time
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import HermesError, NotFound
+from hermes.base.errors import HermesError, NotFound, StorageError
 from hermes.memory.store import MemoryStore
+from hermes.portability.archive import files_below, links_below, read_text
 from hermes.portability.notes import entries
 from hermes.portability.plan import (
     ARCHIVED,
@@ -26,7 +29,6 @@ from hermes.portability.plan import (
     new_report,
     plan_merge,
 )
-from hermes.portability.sources import ROOTS, dig, files_below, find_openclaw, is_running, links_below
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import load_settings
 from hermes.settings.environment import read_secrets
@@ -38,8 +40,148 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hermes.portability.plan import Merge, Report
-    from hermes.portability.sources import OpenClaw, Options
     from hermes.settings.home import Home
+
+
+ROOTS = (".openclaw", ".clawdbot", ".moltbot")
+CONFIGS = ("openclaw.json", "clawdbot.json", "moltbot.json")
+PROGRAMS = ("openclaw", "clawdbot", "moltbot")
+_WORKSPACES = ("workspace", "workspace-main", "workspace-assistant", "workspace.default")
+_JSON_COMMENT = re.compile(r'("(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
+
+
+PRESETS = ("full", "user-data")
+CONFLICTS = ("skip", "overwrite", "rename")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to migrate from OpenClaw, and how."""
+
+    source: str | None = None
+    preset: str = "full"
+    overwrite: bool = False
+    migrate_secrets: bool = False
+    workspace_target: str | None = None
+    skill_conflict: str = "skip"
+    backup: bool = True
+    enable: bool = False
+    user_home: str | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenClaw:
+    """What stands at the source. `workspace` is the main one, `others` belong to other agents."""
+
+    root: str
+    config: dict[str, Any] = field(default_factory=dict)
+    config_file: str = ""
+    workspace: str = ""
+    others: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def read(self, *names: str) -> str | None:
+        """A text of the main workspace; None when there is none. What cannot be read is a warning."""
+        return self.read_path(os.path.join(self.workspace, *names)) if self.workspace else None
+
+    def read_path(self, path: str) -> str | None:
+        try:
+            return read_text(path)
+        except FileNotFoundError:
+            return None
+        except StorageError as error:
+            self.warnings.append(str(error))
+            return None
+
+
+def find_openclaw(given: str | None, user_home: str | None = None) -> OpenClaw:
+    """The home that was named, else the first of the usual ones that exists."""
+    base = user_home or os.path.expanduser("~")
+    places = [os.path.expanduser(given)] if given else [os.path.join(base, name) for name in ROOTS]
+    root = next((os.path.realpath(place) for place in places if os.path.isdir(place)), None)
+    if root is None:
+        raise NotFound(f"there is no OpenClaw home at {' or '.join(places)}; name it with --source")
+    found = OpenClaw(root=root)
+    _read_config(found)
+    _find_workspaces(found, base)
+    return found
+
+
+def _read_config(found: OpenClaw) -> None:
+    for name in CONFIGS:
+        text = found.read_path(os.path.join(found.root, name))
+        if text is None:
+            continue
+        found.config_file = os.path.join(found.root, name)
+        try:
+            found.config = _json5(text)
+        except ValueError as error:
+            found.warnings.append(f"{found.config_file} cannot be read ({error}); its settings stay behind")
+        return
+
+
+def _find_workspaces(found: OpenClaw, base: str) -> None:
+    chosen = dig(found.config, "agents", "defaults", "workspace") or dig(found.config, "agent", "workspace")
+    names = [os.path.join(found.root, name) for name in _WORKSPACES]
+    names += sorted(os.path.join(found.root, name) for name in os.listdir(found.root) if name.startswith("workspace-"))
+    if isinstance(chosen, str) and chosen.strip():
+        names.insert(0, os.path.join(found.root, re.sub(r"^~(?=/|$)", base.replace("\\", "/"), chosen)))
+    real = [os.path.realpath(name) for name in dict.fromkeys(names) if _is_folder(name)]
+    if real:
+        found.workspace, *found.others = dict.fromkeys(real)
+    else:
+        found.warnings.append(f"{found.root} has no workspace; only its settings and shared skills can come over")
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False
+
+
+def is_running(names: tuple[str, ...] = PROGRAMS) -> list[str]:
+    """Processes of the old program, as far as this system shows them."""
+    found = []
+    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
+        if not name.isdecimal() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/cmdline", "rb") as file:
+                words = file.read(4096).decode("utf-8", "replace").split("\0")
+        except OSError:
+            continue
+        started = [os.path.splitext(os.path.basename(word))[0] for word in words[:2]]
+        if any(word in names or word.removesuffix("-gateway") in names for word in started):
+            found.append(f"{' '.join(filter(None, words[:3]))} (process {name})")
+    return found
+
+
+def dig(tree: Any, *names: str) -> Any:
+    for name in names:
+        if not isinstance(tree, dict):
+            return None
+        tree = tree.get(name)
+    return tree
+
+
+def _json5(text: str) -> dict[str, Any]:
+    """JSON as people write it: with comments, trailing commas and bare keys."""
+    bare = _JSON_COMMENT.sub(lambda found: found[1] or " ", text)
+    try:
+        tree = json.loads(bare)
+    except (ValueError, RecursionError):
+        from ruamel.yaml import YAML
+        from ruamel.yaml.error import YAMLError
+
+        try:
+            tree = YAML(typ="safe", pure=True).load(bare.replace("\t", " "))  # flow mappings take the rest of JSON5
+        except (YAMLError, ValueError, RecursionError) as error:
+            raise ValueError(str(error).split("\n", maxsplit=1)[0]) from error
+    if not isinstance(tree, dict):
+        raise ValueError("it is not a JSON object")  # noqa: TRY004 - one kind of error for one reader
+    return tree
+
 
 # Secrets that may come over when somebody asks for it, and where OpenClaw keeps them.
 SECRETS: dict[str, tuple[tuple[str, ...], ...]] = {

@@ -17,11 +17,9 @@ from hermes.memory import entries as text
 from hermes.memory.entries import UNTRUSTED, Cause, Edit, Leaving
 from hermes.memory.file import Plan
 from hermes.memory.store import screen_write
-from hermes.portability.backups import FOLDER as BACKUPS
-from hermes.portability.backups import create_backup, new_name, prune_backups
-from hermes.portability.consent import DISABLED, disable, disabled_setting
-from hermes.portability.exchange import HomeCopy, is_empty
-from hermes.portability.sources import files_below, merged, read_bytes
+from hermes.portability.archive import files_below, merged, read_bytes
+from hermes.portability.exchange import DISABLED, HomeCopy, disable, disabled_setting, is_empty
+from hermes.portability.home import BACKUPS, create_backup, new_name, prune_backups
 from hermes.safety.scanner import scan, without_attacks
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import FILE as CONFIG
@@ -64,6 +62,8 @@ class Item:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
+    """What a migration would do or did, item by item."""
+
     timestamp: str
     mode: str
     source_root: str

@@ -49,6 +49,8 @@ RESERVED_TOOLS = frozenset(
 
 
 class MemoryProvider(ABC):
+    """The interface of an external memory; hooks have hermes-agent's names and signatures."""
+
     @property
     @abstractmethod
     def name(self) -> str:

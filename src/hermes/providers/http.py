@@ -1,4 +1,8 @@
-"""What providers of HTTP services share: deadlines, a few retries, one kind of error, and no key ever shown."""
+"""What providers of HTTP services share: deadlines, one kind of error, and no key ever shown.
+
+Each call is one attempt. What should be stored and was not is kept by the manager, which tries again later; a recall
+that fails is left out of the turn, and a model may call a tool once more.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ import os
 import re
 import time
 from abc import abstractmethod
-from copy import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -34,10 +37,7 @@ LONGEST_QUERY = 2_000
 _LARGEST_ANSWER = 16 << 20
 _LONGEST_QUOTE = 300
 _SHORTEST_SECRET = 6
-_LONGEST_WAIT = 2.0  # a service that wants us to wait longer is asked again later, by whoever keeps what waits
-_AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504, 529})
-_NOT_DONE = frozenset({425, 429, 503})  # the service says that it did nothing
-_PAUSES = (0.1, 0.4)
+_BUSY = frozenset({408, 425})  # like every 5xx: the same request may work later
 _MARKUP = re.compile(r"<[^>]{0,500}>")
 _NOT_SAVED = ("unreachable", "limited", "key", "missing", "refused", "absent")  # nothing was stored, for sure
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
@@ -54,26 +54,16 @@ class Remote:
         headers: Mapping[str, str] | None = None,
         secrets: Iterable[str] = (),
         timeout: float = 10.0,
-        retries: int = 2,
         key_hint: str = "",
         client: Callable[[], httpx.Client] = shared_client,
-        sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.name = name
         self.base_url = base_url.rstrip("/")
         self._headers = {"Accept": "application/json", **(headers or {})}
         self._secrets = [each for each in secrets if len(each) >= _SHORTEST_SECRET]
         self._timeout = timeout
-        self._retries = retries
         self._key_hint = key_hint or f"run `hermes memory setup {name}` to set the key"
         self._client = client
-        self._sleep = sleep
-
-    def hurried(self, timeout: float) -> Remote:
-        """The same service for a turn that waits: one attempt within a short time, or none."""
-        other = copy(self)
-        other._timeout, other._retries = timeout, 0  # noqa: SLF001 - a copy of our own
-        return other
 
     def get(self, path: str, *, params: Mapping[str, Any] | None = None, expect: Shape = dict, **more: Any) -> Any:
         return self.request("GET", path, params=params, expect=expect, **more)
@@ -97,16 +87,9 @@ class Remote:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         expect: Shape = dict,
-        repeatable: bool | None = None,
         files: Any = None,
     ) -> Any:
-        """One call; `expect=None` takes any answer but a page, also none at all, and `expect=str` is for text.
-
-        `repeatable` says that doing it twice is harmless, as it is for GET, PUT and DELETE: then it is tried again also
-        when nobody knows whether the first attempt arrived.
-        """
-        if repeatable is None:
-            repeatable = method in ("GET", "PUT", "DELETE", "HEAD")
+        """One call; `expect=None` takes any answer but a page, also none at all, and `expect=str` is for text."""
         sent = {**self._headers, **(headers or {})}
         arguments: dict[str, Any] = {"headers": sent, "params": _sendable(params)}
         if files is not None:
@@ -114,27 +97,15 @@ class Remote:
         elif body is not None:
             arguments["content"] = json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
             sent.setdefault("Content-Type", "application/json")
-        end = time.monotonic() + (timeout or self._timeout)
-        for attempt in range(self._retries + 1):
-            last = attempt == self._retries
-            try:
-                return self._once(method, path, arguments, end, expect)
-            except ProviderError as error:
-                pause = self._pause(error, attempt, repeatable=repeatable)
-                if last or pause is None or time.monotonic() + pause >= end:
-                    raise
-                self._sleep(pause)
-        raise AssertionError("unreachable")  # pragma: no cover - the last attempt returns or raises
-
-    def _once(self, method: str, path: str, arguments: dict[str, Any], end: float, expect: Shape) -> Any:
-        left = max(end - time.monotonic(), 0.001)
-        url = path if path.startswith(("http://", "https://")) else f"{self.base_url}/{path.lstrip('/')}"
+        seconds = timeout or self._timeout
+        end = time.monotonic() + seconds
         waiting = {CANCELLED: lambda: time.monotonic() > end}
+        url = f"{self.base_url}/{path.lstrip('/')}"
         try:
-            with self._client().stream(method, url, timeout=left, extensions=waiting, **arguments) as answer:
+            with self._client().stream(method, url, timeout=seconds, extensions=waiting, **arguments) as answer:
                 data = self._body(answer, end)
         except (httpx.TimeoutException, Interrupted) as error:
-            slow = f"{self.name} did not answer in time ({self._timeout:g} s); check the service, or give it more time"
+            slow = f"{self.name} did not answer in time ({seconds:g} s); check the service, or give it more time"
             raise ProviderError(slow, kind="slow") from error
         except httpx.ConnectError as error:
             why = self._hidden(str(error) or type(error).__name__)
@@ -160,16 +131,6 @@ class Remote:
             pieces.append(piece)
         return b"".join(pieces)
 
-    def _pause(self, error: ProviderError, attempt: int, *, repeatable: bool) -> float | None:
-        """Seconds until the next attempt; None when there should be none."""
-        again = error.kind == "unreachable" or error.status in _NOT_DONE
-        if repeatable:
-            again = again or error.status in _AGAIN or error.kind == "busy"
-        if not again:
-            return None
-        pause = error.seconds if error.seconds is not None else _PAUSES[min(attempt, len(_PAUSES) - 1)]
-        return pause if pause <= _LONGEST_WAIT else None
-
     def _failure(self, answer: httpx.Response, data: bytes) -> ProviderError:
         status = answer.status_code
         said = self._hidden(_message_in(data))
@@ -180,7 +141,7 @@ class Remote:
         if status == 429:  # noqa: PLR2004
             asked = f"it asks to wait {wait:g} s" if wait is not None else "it does not say how long to wait"
             return ProviderError(f"{answered} ({asked})", kind="limited", seconds=wait, status=status)
-        if status in _AGAIN or status >= 500:  # noqa: PLR2004
+        if status in _BUSY or status >= 500:  # noqa: PLR2004
             return ProviderError(f"{answered} (it is tried again later)", kind="busy", seconds=wait, status=status)
         if status in (404, 410):
             return ProviderError(f"{answered} (check the address {self.base_url})", kind="missing", status=status)

@@ -28,15 +28,25 @@ from hermes.providers.base import (
     usable_result,
     usable_schema,
 )
-from hermes.providers.delivery import DeliveryResult, Outbox, QueuedCall
-from hermes.providers.worker import DELIVERY, RECALL, START, Health, TimedOut, Worker, in_words
+from hermes.providers.delivery import (
+    DELIVERY,
+    RECALL,
+    START,
+    DeliveryResult,
+    Health,
+    Outbox,
+    QueuedCall,
+    TimedOut,
+    Worker,
+    in_words,
+)
 from hermes.safety.fence import sanitize_context
 from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hermes.providers.worker import Backoff, Job
+    from hermes.providers.delivery import Backoff, Job
     from hermes.storage.ports import Documents
 
     Messages = Sequence[Mapping[str, Any]]

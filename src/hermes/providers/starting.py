@@ -82,6 +82,6 @@ def _in_this_program(home: Home, settings: Settings, name: str) -> Any:
 
 
 def _in_a_process(home: Home, settings: Settings, name: str) -> Any:
-    from hermes.providers.hosting.client import in_a_process  # only then: sockets, subprocess and threads
+    from hermes.providers.hosting import in_a_process  # only then: sockets, subprocess and threads
 
     return in_a_process(home, settings, name)

@@ -44,6 +44,8 @@ _WORD_BREAKS = [byte for byte in _ANY_BYTE if not bytes((byte,)).isalpha()]
 
 
 class Beginnings:
+    """Finds every place where one of many literal beginnings stands, in one pass."""
+
     def __init__(self, *groups: str) -> None:
         """At most eight groups of words in lower case, of three to five characters each: `"cvc|cvv|key."`.
 
@@ -112,6 +114,8 @@ _SEPARATORS = dict.fromkeys(map(ord, " \t\r\n\"'`=:,;/.@&?<>()[]{}|#$%^*~!\\+"),
 
 @value
 class Secret:
+    """A secret found in a text."""
+
     kind: str
     start: int
     end: int
@@ -164,6 +168,8 @@ _WORD_PLACES = Beginnings(
     "?ifr|basi|mysq|pat.|psk",
 )
 _BEFORE_WORDS = _listed("auth|requirepass|login|airtable|seed|mnemonic|recovery|wallet|phrase|words")
+# Four characters of each, those that are rare in prose.
+_BEFORE_PLACES = Beginnings("auth", "repa", "logi", "airt", "seed", "mnem|phra", "ecov", "wall|word")
 _BEFORE_SECRETS = lazy_pattern(
     r"(?:sess|sid|cookie)[\w-]{0,40}[\"']?\s{0,3}[=:]|://[^\s\"'<>]{1,301}@"
     r"|(?:pin|puk|code|otp|cv[vc]|ssn|social sec|door|gate|lock|safe|backup)[^\0]{0,80}?[0-9]{3}"
@@ -187,9 +193,12 @@ def _suspects(texts: list[str]) -> set[int]:
     if len(signs) != len(texts):  # one of them holds what parts them
         return set(range(len(texts)))
     sentences = [at for at, its in enumerate(signs) if not its]
-    found = set()
-    if _has_any("\0".join([texts[at] for at in sentences]).lower(), _BEFORE_WORDS):
-        found = {at for at in sentences if _has_any(texts[at].lower(), _BEFORE_WORDS)}
+    found: set[int] = set()
+    ends = list(accumulate([len(texts[at]) + 1 for at in sentences]))
+    raw = "\0".join([texts[at] for at in sentences]).encode()
+    for at in {sentences[bisect_right(ends, place)] for place in _BEFORE_PLACES.places(raw)}:
+        if _has_any(texts[at].lower(), _BEFORE_WORDS):
+            found.add(at)
     others = [at for at, its in enumerate(signs) if its]
     together = "\0".join([texts[at] for at in others])
     raw = together.encode("ascii", "replace")

@@ -38,6 +38,8 @@ _ADVICE = {
 
 @value
 class Finding:
+    """One reason for a verdict."""
+
     threat: str
     level: str
     excerpt: str
@@ -48,6 +50,8 @@ class Finding:
 
 @value
 class Verdict:
+    """The scanner's judgement of a text."""
+
     level: str
     findings: tuple[Finding, ...] = ()
     classes: tuple[str, ...] = ()

@@ -35,6 +35,8 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 
 
 class Metrics:
+    """Counters in Prometheus' format."""
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._requests: dict[tuple[str, str, int], int] = defaultdict(int)
@@ -338,6 +340,8 @@ class AuthMiddleware:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
+    """Why a request was turned away before it reached a route."""
+
     status: int
     reason: str
     message: str

@@ -10,13 +10,15 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent import Agent
-from hermes.base.errors import DamagedFile, HermesError, NotFound, StorageError
+from hermes.base.errors import DamagedFile, HermesError, NotFound, OutOfOrder, StorageError
 from hermes.base.events import ReasoningDelta, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.http_server import descriptor_limit, free_descriptors
 from hermes.server.openai_wire import Answer, BadRequest, digest
 from hermes.server.workspace import Workspace
 from hermes.session.context import unanswered_calls
+from hermes.settings.config import conversations_of
 from hermes.storage.images import IMAGES
+from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -48,6 +50,7 @@ class Conversation:
         self._prompted = frozenset(instructions)  # what its prompt has of them
         self._told: tuple[int, frozenset[str]] = (0, frozenset())  # since which compaction it was told which others
         self.after = after  # digest of the history after the last answer; "" for a named conversation
+        self.before = ""  # the same before the last answer
         self.key = (person, agent.session.id)  # its place in the list; the session's id may move on by compaction
         self.lock = threading.Lock()
         self.users = 0
@@ -121,6 +124,8 @@ def _told(turn: Iterator[TurnEvent], request: ChatRequest, say: Say) -> tuple[st
 
 
 class Conversations:
+    """The open conversations, closed again when idle or when there are too many."""
+
     def __init__(
         self,
         home_of: HomeOf,
@@ -247,17 +252,22 @@ class Conversations:
     @contextmanager
     def _entered(self, person: str, name: str, request: ChatRequest, model: str) -> Iterator[Conversation]:
         name = "" if request.previous else name
+        key = name or (digest(request.history) if request.history and not request.previous else "")
         try:
-            conversation = self._find(person, name, request, model)
+            conversation = self._find(person, name, key, request, model)
         except (HermesError, OSError):
             if not self._keep_reserve():
                 raise
-            conversation = self._find(person, name, request, model)  # nothing of this turn has happened yet
-        if not conversation.lock.acquire(timeout=_BUSY_SECONDS):
-            self._release(conversation)
-            raise BadRequest("this conversation is still answering; wait for it", status=409, code="busy")
+            conversation = self._find(person, name, key, request, model)  # nothing of this turn has happened yet
+        self._wait_for(conversation)
+        if _went_on_elsewhere(conversation):
+            conversation.lock.release()
+            self._drop(conversation)
+            conversation = self._find(person, name, key, request, model)
+            self._wait_for(conversation)
         try:
-            if not self._fits(conversation, name, request):  # somebody was faster, or its open calls are closed by now
+            # Somebody was faster, or its open calls are closed by now.
+            if not self._fits(conversation, key if not name else "", request):
                 conversation.lock.release()
                 self._release(conversation)
                 conversation = self._enter(self._begin(person, name, request, model), name)
@@ -269,20 +279,33 @@ class Conversations:
             conversation.lock.release()
             self._release(conversation)
 
-    def _fits(self, conversation: Conversation, name: str, request: ChatRequest) -> bool:
-        """Whether the conversation is still where the client left it."""
+    def _wait_for(self, conversation: Conversation) -> None:
+        if not conversation.lock.acquire(timeout=_BUSY_SECONDS):
+            self._release(conversation)
+            raise BadRequest("this conversation is still answering; wait for it", status=409, code="busy")
+
+    def _drop(self, conversation: Conversation) -> None:
+        """Takes one off the list that its user could not use."""
+        with self._lock:
+            self._conversations.pop(conversation.key, None)
+            self._names = {key: place for key, place in self._names.items() if place in self._conversations}
+        self._release(conversation)
+        _close(conversation)
+
+    def _fits(self, conversation: Conversation, after: str, request: ChatRequest) -> bool:
+        """Whether the conversation is still where the client left it; `after` is the digest of its history, if any."""
         session = conversation.agent.session
         if request.previous:
             return session.last_id == self._place(conversation.person, request)[1]
-        if not name and request.history and conversation.after != digest(request.history):
+        if after and conversation.after != after:
             return False
         if not request.results:
             return True
         open_calls = unanswered_calls(session.context.messages)
         return all(result["tool_call_id"] in open_calls for result in request.results)
 
-    def _find(self, person: str, name: str, request: ChatRequest, model: str) -> Conversation:
-        key = name or (digest(request.history) if request.history and not request.previous else "")
+    def _find(self, person: str, name: str, key: str, request: ChatRequest, model: str) -> Conversation:
+        """`key` is the name, or the digest of the history, or "" where neither says which conversation it is."""
         with self._lock:
             conversation = self._conversations.get(self._names.get((person, key), ("", ""))) if key else None
             if conversation is not None:
@@ -316,8 +339,10 @@ class Conversations:
                 found = database.resolve(name)
                 return database.tip(found.id).id if found is not None else ""
             return str(database.get_meta(f"chat:{key}") or "")
-        except StorageError:  # it goes on with what the client sends, and its session says why
-            return ""
+        except StorageError:
+            if _is_shared(self._home_of(person)):
+                raise  # it may be there: to begin anew would store it twice
+            return ""  # it goes on with what the client sends, and its session says why
 
     def _begin(self, person: str, name: str, request: ChatRequest, model: str) -> Conversation:
         history = self._history(person, request)
@@ -334,6 +359,8 @@ class Conversations:
     def _open(self, person: str, *, model: str, **more: Any) -> Agent:
         self._keep_reserve()
         home, database = self._home_of(person), self._database(person)
+        if _is_shared(home):
+            more["must_store"] = True  # a spare database on this disk would be lost with this server
         return self._open_agent(
             home, SOURCE, model=model, project="", toolsets=self._toolsets, database=database, **more
         )
@@ -376,14 +403,38 @@ class Conversations:
 
     def _remember(self, conversation: Conversation, after: str) -> None:
         database = conversation.agent.session.database
-        with suppress(StorageError):  # then a later process begins anew with the history that the client sends
-            database.set_meta(f"chat:{after}", conversation.agent.session.id)
-            if conversation.after and conversation.after != after:
-                database.set_meta(f"chat:{conversation.after}", None)
+        try:
+            with database.store.transaction():
+                database.set_meta(f"chat:{after}", conversation.agent.session.id)
+                # With other servers around, a client whose answer was lost on the way asks another one again, from
+                # where it was before that answer.
+                gone = conversation.before if is_address(database.path) else conversation.after
+                if gone and gone != after:
+                    database.set_meta(f"chat:{gone}", None)
+        except StorageError:
+            if is_address(database.path):
+                raise  # else another server would begin anew with the history that the client sends
         with self._lock:
             self._names.pop((conversation.person, conversation.after), None)
             self._names[conversation.person, after] = conversation.key
-        conversation.after = after
+        conversation.before, conversation.after = conversation.after, after
+
+
+def _is_shared(home: Home) -> bool:
+    """Whether other servers have the same conversations."""
+    return is_address(conversations_of(home)["path"])
+
+
+def _went_on_elsewhere(conversation: Conversation) -> bool:
+    """Whether another server has answered in the conversation since, so that what is open here is behind."""
+    session = conversation.agent.session
+    try:
+        if not is_address(session.database.path):
+            return False
+        stored = session.database.find_session(session.id)
+    except OutOfOrder:  # closed, because somebody else has just noticed it
+        return True
+    return stored is None or stored.last_id != session.last_id
 
 
 def _close(conversation: Conversation) -> None:

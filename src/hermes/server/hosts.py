@@ -766,13 +766,13 @@ def _beginning(path: str) -> str:
 
 
 def _record_claude_code(home: Home, payload: Payload) -> dict[str, Any]:
-    from hermes.portability.transcripts.coding_agents import CLAUDE_CODE
+    from hermes.portability.transcript_formats import CLAUDE_CODE
 
     return _bring_in(home, os.path.expanduser(str(payload.get("transcript_path") or "")), CLAUDE_CODE)
 
 
 def _record_codex(home: Home, payload: Payload) -> dict[str, Any]:
-    from hermes.portability.transcripts.coding_agents import CODEX
+    from hermes.portability.transcript_formats import CODEX
 
     if payload.get("hook_event_name") and payload.get("transcript_path"):  # of the plug-in; `notify` says less
         return _bring_in(home, os.path.expanduser(str(payload["transcript_path"])), CODEX)
@@ -828,8 +828,7 @@ def _turn(home: Home, host: str, key: Any, messages: list[dict[str, Any]], paylo
 
 def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
     from hermes.conversations.database import SessionDB
-    from hermes.portability.transcripts.formats import sources
-    from hermes.portability.transcripts.importer import TranscriptImport
+    from hermes.portability.transcripts import TranscriptImport, sources
 
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
         return {"added": 0}  # a host names the transcript of a session in which nothing was said

@@ -278,6 +278,9 @@ _ABOUT = {
     "project": "Notes of the current project.",
 }
 _RECEIPTS = "hermes://receipts/"
+_CARD = "ui://hermes/memory"  # MCP Apps: what a host shows beside a call of `memory`
+_RECEIPT_CARDS = "ui://hermes/receipts/"
+_CARD_TYPE = "text/html;profile=mcp-app"
 _CONVERSATIONS = "hermes://conversations/"
 _MOST_RESULTS = 10
 _LONGEST_TITLE = 80
@@ -393,7 +396,9 @@ class _Answers:
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
         workspace = self._find(context)
-        if str(params.uri).startswith(_RECEIPTS):
+        if str(params.uri) == _CARD:
+            return _card(_CARD)
+        if str(params.uri).startswith((_RECEIPTS, _RECEIPT_CARDS)):
             return await self._read_receipt(workspace, str(params.uri))
         if str(params.uri).startswith(_CONVERSATIONS):
             return await self._read_conversation(workspace, str(params.uri))
@@ -413,7 +418,11 @@ class _Answers:
         talk = types.ResourceTemplate(
             uri_template=f"{_CONVERSATIONS}{{id}}", name="conversation", description=about, mime_type="text/plain"
         )
-        return types.ListResourceTemplatesResult(resource_templates=[card, talk])
+        about = "The same receipt as a card that a host can show."
+        shown = types.ResourceTemplate(
+            uri_template=f"{_RECEIPT_CARDS}{{id}}", name="receipt card", description=about, mime_type=_CARD_TYPE
+        )
+        return types.ListResourceTemplatesResult(resource_templates=[card, talk, shown])
 
     async def _read_conversation(self, workspace: Workspace, uri: str) -> types.ReadResourceResult:
         read = json.loads(await _work(partial(_fetch, workspace, {"id": uri.removeprefix(_CONVERSATIONS)})))
@@ -424,9 +433,11 @@ class _Answers:
 
     async def _read_receipt(self, workspace: Workspace, uri: str) -> types.ReadResourceResult:
         try:
-            found = await _work(partial(workspace.receipts.get, uri.removeprefix(_RECEIPTS)))
+            found = await _work(partial(workspace.receipts.get, uri.rpartition("/")[2]))
         except NotFound as error:
             raise MCPError(types.INVALID_PARAMS, "there is no such receipt") from error
+        if uri.startswith(_RECEIPT_CARDS):
+            return _card(uri, to_json(found.as_dict()))
         card = types.TextResourceContents(uri=uri, mime_type="application/json", text=to_json(found.as_dict()))
         return types.ReadResourceResult(contents=[card])
 
@@ -447,6 +458,16 @@ class _Answers:
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
             result["instructions"] = await _work(partial(instructions, self._find(ctx), recorded=self._recorded))
         return result
+
+
+def _card(uri: str, data: str = "null") -> types.ReadResourceResult:
+    """The card with what it shows; without it, it waits for the result of a call. It loads nothing from anywhere."""
+    held = data.replace("<", "\\u003c")  # a text in it cannot end the element it stands in
+    page = _prose(_TEXTS, "card.html").replace('id="data">null<', f'id="data">{held}<')
+    content = types.TextResourceContents(
+        uri=uri, mime_type=_CARD_TYPE, text=page, _meta={"ui": {"csp": {}, "prefersBorder": True}}
+    )
+    return types.ReadResourceResult(contents=[content])
 
 
 def _told(text: str) -> types.CallToolResult:
@@ -540,6 +561,7 @@ def _tool(definition: dict[str, Any]) -> types.Tool:
         input_schema=definition["inputSchema"],
         output_schema=output,
         annotations=annotations,
+        _meta={"ui": {"resourceUri": _CARD}} if definition["name"] == "memory" else None,
     )
 
 

@@ -58,6 +58,8 @@ _SOON = {"retry-after": "1"}
 
 
 class Chat:
+    """The routes of OpenAI's API: chat completions, responses, embeddings, models."""
+
     def __init__(
         self,
         conversations: Conversations,

@@ -94,6 +94,8 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
+    """A finished answer on its way to a client."""
+
     text: str
     calls: list[dict[str, Any]] = field(default_factory=list)
     usage: Usage
@@ -265,6 +267,8 @@ def event(document: dict[str, Any], *, named: bool = True) -> str:
 
 
 class ChatWriter:
+    """Writes answers in the form of Chat Completions."""
+
     def __init__(self, asked: ChatRequest, name: str) -> None:
         self.id = f"chatcmpl-{os.urandom(12).hex()}"
         self._with_usage = asked.with_usage

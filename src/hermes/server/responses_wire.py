@@ -134,6 +134,8 @@ def _shape(given: Any) -> Any:
 
 
 class ResponseWriter:
+    """Writes answers in the form of the Responses API."""
+
     def __init__(self, asked: ChatRequest, name: str) -> None:
         self.id = asked.answer_id
         self._asked = asked

@@ -49,6 +49,8 @@ _LONGEST_KEY = 200
 
 
 class Workspace:
+    """What one person can do over HTTP and MCP."""
+
     def __init__(
         self,
         home: Home,

@@ -16,16 +16,15 @@ from hermes.base.dates import zone_of
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
 from hermes.base.values import value
-from hermes.memory.approval import Approvals
+from hermes.memory.approval import SKILL_TOOL, SKILLS, Approvals
 from hermes.memory.reminders import Reminders, understood
 from hermes.memory.rules import RuleBook
 from hermes.memory.store import MemoryStore
 from hermes.safety.trust import SINKS, TurnContext
 from hermes.session.external import chosen_providers, leave_for_providers
 from hermes.session.parts import SessionOptions, open_parts
-from hermes.settings.config import documents_of, load_settings
+from hermes.settings.config import load_settings
 from hermes.settings.trust import TrustedFolders
-from hermes.skills.files import PendingSkill, PendingSkills
 from hermes.tools.builtin import BuiltinTools
 
 if TYPE_CHECKING:
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from hermes.memory.store import Written
     from hermes.settings.home import Home
 
-    PendingWrite = Pending | PendingSkill
+    PendingWrite = Pending
 
 _AGREED = TurnContext(origin="user", note="approved by the user", approved=True)
 _MOST_LINES = 12  # of a change, before the rest is left out
@@ -63,11 +62,11 @@ class PendingWrites:
         self._home = home
         self._platform = platform
         self._memory = Approvals(home)
-        self._skills = PendingSkills(documents_of(home).below("pending", "skills"))
+        self._skills = Approvals(home, SKILLS)
 
     def all(self) -> list[PendingWrite]:
         """What waits, oldest first; a file that cannot be understood is left out."""
-        found: list[PendingWrite] = [*self._memory.pending()[0], *self._skills.all()]
+        found = [*self._memory.pending()[0], *self._skills.pending()[0]]
         return sorted(found, key=lambda pending: pending.created_at)
 
     def unreadable(self) -> list[str]:
@@ -81,15 +80,15 @@ class PendingWrites:
 
     def edit(self, pending_id: str, texts: Sequence[str]) -> PendingWrite:
         """Changes what would be kept; the write still waits."""
-        kept: Approvals | PendingSkills = self._memory
-        if isinstance(self.get(pending_id), PendingSkill):
-            kept = self._skills
-        return kept.edit(pending_id, texts)
+        return self._book(self.get(pending_id)).edit(pending_id, texts)
+
+    def _book(self, pending: PendingWrite) -> Approvals:
+        return self._skills if pending.target == SKILLS else self._memory
 
     def approve(self, pending_id: str) -> Approved:
         """Does what waited under this id; a refusal leaves it waiting."""
         pending = self.get(pending_id)
-        if isinstance(pending, PendingSkill):
+        if pending.target == SKILLS:
             return Approved(pending=pending, message=self._change_skill(pending))
         if pending.target == "rules":
             rules = [RuleBook(self._home).add(text, session=pending.cause.session) for text in pending.texts]
@@ -110,18 +109,14 @@ class PendingWrites:
 
     def reject(self, pending_id: str) -> PendingWrite:
         pending = self.get(pending_id)
-        if isinstance(pending, PendingSkill):
-            self._skills.drop(pending_id)
-        else:
-            self._memory.reject(pending_id)
-        return pending
+        return self._book(pending).reject(pending_id)
 
-    def _change_skill(self, pending: PendingSkill) -> str:
+    def _change_skill(self, pending: PendingWrite) -> str:
         with closing(open_parts(self._home)) as parts:
-            result = parts.skills.handle("skill_manage", pending.arguments)
+            result = parts.skills.handle(SKILL_TOOL, (pending.call or {})["arguments"])
         if not result["success"]:
             raise WriteRefused(f"{pending.id} stays pending: {result['error']}", kind="refused")
-        self._skills.drop(pending.id)
+        self._skills.reject(pending.id)
         return str(result["message"])
 
 
@@ -166,8 +161,8 @@ def waiting_in_words(count: int) -> str:
 
 def _headline(pending: PendingWrite) -> str:
     about = SINKS[pending.sink].about if pending.sink in SINKS else ""
-    what = f"{pending.sink} {getattr(pending, 'project', '')}".rstrip()
-    if isinstance(pending, PendingSkill):
+    what = f"{pending.sink} {pending.project}".rstrip()
+    if pending.target == SKILLS:
         what = f"skill, {pending.summary}"
     elif pending.call is not None:
         where = pending.call["arguments"].get("path") or pending.call["arguments"].get("action") or ""
@@ -177,12 +172,11 @@ def _headline(pending: PendingWrite) -> str:
 
 def _change(pending: PendingWrite) -> list[str]:
     """The lines it would add, each with a plus, and those it would take away, with a minus."""
-    if isinstance(pending, PendingSkill):
-        taken, added = [str(pending.arguments.get("old_string") or "")], list(pending.texts)
-    elif pending.call is not None:
+    if pending.call is not None:
         given = pending.call["arguments"]
-        taken, added = [str(given.get("old_text") or "")], list(pending.texts)
-        added = added or [json.dumps(given, ensure_ascii=False)]
+        taken, added = [str(given.get("old_text") or given.get("old_string") or "")], list(pending.texts)
+        if not added and pending.target != SKILLS:
+            added = [json.dumps(given, ensure_ascii=False)]
     else:
         lines = []
         for each in pending.operations:

@@ -314,6 +314,8 @@ class Preparation:
 
 
 class Compactor:
+    """Decides when a session is compacted, and does it."""
+
     def __init__(self, host: Host, parts: SessionParts, window: int, real: tuple[int, int] | None = None) -> None:
         """`real` is what a provider last counted, and for how many messages."""
         self.happened: list[Compacted] = []

@@ -230,7 +230,7 @@ class ReviewCounters:
         """The conversation is in another database now; its counts go along."""
         self._database = database
         self._key = f"nudges:{database.get_session(session_id).root}"
-        self._save()
+        self.save()
 
     def called(self, name: str) -> None:
         """A tool was called in the conversation."""
@@ -241,11 +241,10 @@ class ReviewCounters:
             self.calls = 0
 
     def turn_finished(self) -> None:
-        """A person was answered; the counts are kept with the conversation."""
+        """A person was answered; `save` keeps the counts with the conversation."""
         self.turns = 0 if self._saved_memory else self.turns + 1
         self._saved_memory = False
         self.answered += 1
-        self._save()
 
     def due(self, settings: Settings, tools: frozenset[str]) -> frozenset[str]:
         """What should be looked back for now: memory, skills, both or nothing."""
@@ -259,9 +258,9 @@ class ReviewCounters:
         """A review begins: what it is for starts from zero, so that a failing one is not tried after every turn."""
         self.turns = 0 if MEMORY in kinds else self.turns
         self.calls = 0 if SKILLS in kinds else self.calls
-        self._save()
+        self.save()
 
-    def _save(self) -> None:
+    def save(self) -> None:
         kept = {"turns": self.turns, "calls": self.calls}
         self._database.set_meta(self._key, json.dumps(kept))
 
@@ -484,7 +483,9 @@ class MemoryUpdates:
         if fresh:
             self.seen[target] = _number(fresh[-1])
         foreign = [change for change in fresh if change.cause.session != self._session_id]
-        live = store.entries(target) if foreign else ()
+        if not foreign:
+            return []
+        live = store.entries(target)
         added = [entry for change in foreign for entry in change.added() if entry in live]
         removed = [entry for change in foreign for entry in change.removed() if entry not in live]
         added, removed = (list(store.recalled(target, list(dict.fromkeys(each)))) for each in (added, removed))
@@ -530,6 +531,8 @@ class _Known:
 
 
 class Context:
+    """The messages a session sends, with their additions."""
+
     def __init__(
         self, stored: Iterable[tuple[int, Mapping[str, Any]]] = (), *, private: Mapping[int, Private] | None = None
     ) -> None:

@@ -50,6 +50,8 @@ _LONGEST_RUN = 1800.0  # seconds, after which the lease of a run in PostgreSQL e
 
 
 class CurationLog:
+    """All curation runs, newest last."""
+
     def __init__(self, home: Home) -> None:
         self._documents = documents_of(home).below(FOLDER)
 

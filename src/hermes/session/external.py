@@ -9,6 +9,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError
+from hermes.base.telemetry import recall_span
 from hermes.settings.config import documents_of
 
 if TYPE_CHECKING:
@@ -157,7 +158,8 @@ class External:
         if self.manager is None:
             return ""
         self.manager.on_turn_start(self._turns, text, platform=self._platform, session_id=self._session_id)
-        return self.manager.prefetch_all(text, session_id=self._session_id)
+        with recall_span(self._session_id):
+            return self.manager.prefetch_all(text, session_id=self._session_id)
 
     def finish(self, reply: str, messages: Messages, *, interrupted: bool) -> None:
         """Stores the exchange and prepares the next recall, in the background; interrupted turns leave no trace."""

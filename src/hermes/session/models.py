@@ -101,19 +101,24 @@ def answer(
     task: str = "",
     budget: Background | None = None,
     limited: bool = True,
+    once: bool = False,
 ) -> str:
-    """One question without tools, answered within `seconds`.
+    """One question without tools, answered within `seconds`; with `once`, a first failure is the answer.
 
     With a `budget` it is counted for the task, and refused when the day's budget is spent, unless it is not `limited`.
     """
-    from hermes.base.events import Finished
+    from hermes.base.events import Finished, Retrying
 
     if budget is not None and limited and (why := budget.why_not(estimate(system) + estimate(text), task)):
         raise ModelError(f"{why}; it continues tomorrow")
     end = time.monotonic() + seconds
     asked = model.stream(system, [{"role": "user", "content": text}], cancelled=lambda: time.monotonic() > end)
     try:
-        finished = next(event for event in asked if isinstance(event, Finished))
+        for event in asked:
+            if once and isinstance(event, Retrying):
+                raise event.error
+            if isinstance(event, Finished):
+                finished = event
     except Interrupted as error:
         raise ModelUnreachable(f"{model.name} had no answer within {seconds:g} s") from error
     if budget is not None:

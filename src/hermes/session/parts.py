@@ -16,7 +16,8 @@ from hermes.memory.approval import Approvals
 from hermes.memory.entries import NONE, USE, Cause
 from hermes.memory.store import SWITCHES, MemoryStore, search
 from hermes.session.external import External, ProviderTool
-from hermes.settings.config import conversations_of, documents_of, load_settings
+from hermes.settings.config import conversations_of, load_settings
+from hermes.settings.environment import secret
 from hermes.settings.home import SHARED, UNSAVED, find_home, locate_home
 from hermes.settings.schema import nearest
 from hermes.settings.trust import DecisionLog, TrustedFolders
@@ -618,11 +619,11 @@ class SessionParts:
         return ContextCompact()
 
     def skill_tool(self, name: str) -> Tool:
-        from hermes.skills.files import PendingSkills
+        from hermes.memory.approval import SKILLS, Approvals
         from hermes.tools.builtin import Gate, SkillTool
 
         gate = Gate(
-            PendingSkills(documents_of(self.home, self.settings).below("pending", "skills")),
+            Approvals(self.home, SKILLS),
             must_ask=self.settings.flag("skills.write_approval"),
             untrusted=self.settings.text("memory.untrusted_writes"),
         )
@@ -742,9 +743,13 @@ def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
 
 def embedding_of(home: Home) -> Embedding | None:
     """What a home's conversations are searched by meaning with, as its settings say."""
-    from hermes.conversations.search.semantic import static_vectors
+    from hermes.conversations.search.semantic import PACKAGE, endpoint, static_vectors
 
-    return static_vectors(load_settings(home).text("recall.semantic"))
+    settings = load_settings(home)
+    named = settings.text("search.embedding")
+    if named.startswith(("http://", "https://")):
+        return endpoint(named, settings.text("search.embedding_model"), secret(home, "EMBEDDING_API_KEY") or "")
+    return static_vectors("on" if named == PACKAGE else settings.text("recall.semantic"))
 
 
 def is_named(settings: Settings, task: str) -> bool:

@@ -288,7 +288,7 @@ class Reviews:
 
     def _is_side_work(self) -> bool:
         """A delegated task or a tool's session has no person whose habits could be learnt."""
-        row = self._session.database.get_session(self._session.id)
+        row = self._session.opened_as
         return row.kind == "delegate" or row.source in _SIDE_WORK
 
     def _model(self, main: Model) -> Model | None:

@@ -15,11 +15,13 @@ import json
 import logging
 import os
 import time
+from contextlib import ExitStack, contextmanager
 from datetime import date
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from hermes.base.errors import HermesError, NotFound, OutOfOrder, SettingsError, StorageError
 from hermes.base.events import Usage
+from hermes.base.telemetry import receipt_span, tool_span
 from hermes.base.text import counted
 from hermes.base.tokens import estimate
 from hermes.conversations.context import RECEIPT, WRITTEN, Contexts
@@ -76,7 +78,7 @@ from hermes.storage.records import new_id
 from hermes.tools.registry import CUT_OFF, TOOLSETS, failure, to_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hermes.base.errors import ContextTooLong
     from hermes.base.events import Compacted, Notice
@@ -241,8 +243,9 @@ class MemorySession:
             self.notices.add("private", UNCLOSED)
         handed, found = recalled, self.external.recall(public_words(text))
         recalled = "\n\n".join(filter(None, [handed, found]))
-        announced = self._updates.take()
-        fired, due = self._rules_for_turn(typed), self._due_reminders(typed)
+        with self._reading_documents():
+            announced = self._updates.take()
+            fired, due = self._rules_for_turn(typed), self._due_reminders(typed)
         rules, reminders = shown(fired), reminding(due)
         parts = (build_memory_context_block(recalled), announced, rules, reminders, overlay)
         additions = [part for part in parts if part]
@@ -368,7 +371,9 @@ class MemorySession:
         if held := held_back(fired, changes=getattr(self._parts.toolbox.get(name), "sink", "tool") != ""):
             return held, {OUTSIDE: "", **noted("", held, fired)}
         self.external.calling(call_id)
-        called = self._parts.toolbox.run(name, arguments, self._turn(rule_to_ask(fired)))
+        with tool_span(name, arguments, self.home.person) as results:
+            called = self._parts.toolbox.run(name, arguments, self._turn(rule_to_ask(fired)))
+            results.append(called.text)
         self.external.calling("")
         notes, origin = self._notes_for(name, arguments)
         rules = shown(fired)
@@ -411,15 +416,29 @@ class MemorySession:
         cost = self._cost(counted, model or self.model) if counted is not None else {}
         captured = [] if interrupted else self._capture(self._said)
         saved = self._marked(saved)
-        self._keep({**saved, RECEIPT: self._receipt(saved, cost, captured)})
-        if counted is not None:
-            more = counted.as_dict() | cost
-            self._with_fallback(lambda: self._parts.database.update_session(self.id, api_call_count=1, **more))
-            self._answered, self.model = time.time(), model or self.model
+        saved = {**saved, RECEIPT: self._receipt(saved, cost, captured)}
         if not interrupted:
-            self._count(self.counters.turn_finished)
+            self.counters.turn_finished()
+        counts = {"api_call_count": 1, **counted.as_dict(), **cost} if counted is not None else {}
+        self.last_id = self._with_fallback(lambda: self._store_answer(saved, counts, counted=not interrupted))
+        self.context.append(self.last_id, saved)
+        self._unfinished = False
+        if counted is not None:
+            self._answered, self.model = time.time(), model or self.model
+        receipt_span(saved[RECEIPT], self.home.person)
         self._sync()
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
+
+    def _store_answer(self, message: Mapping[str, Any], counts: Mapping[str, float], *, counted: bool) -> int:
+        """The answer, what it cost and that it was given, in one transaction."""
+        database = self._parts.database
+        with database.store.transaction():
+            stored = database.append(self.id, message)
+            if counts:
+                database.update_session(self.id, **counts)
+            if counted:
+                self.counters.save()
+        return stored
 
     def _cost(self, usage: Usage, model: str) -> dict[str, float]:
         from hermes.llm.catalogue import cost_of
@@ -512,6 +531,11 @@ class MemorySession:
         """Forgets a session in which nobody has said anything, so that no list shows it; the session is over then."""
         if not self.about().last_id:
             self._parts.database.delete(self.id)
+
+    @property
+    def opened_as(self) -> Session:
+        """The stored facts about this session when it was opened."""
+        return self._row
 
     def about(self) -> Session:
         """The stored facts about this session: title, source, tokens, times."""
@@ -796,6 +820,17 @@ class MemorySession:
         for each in fired:
             self.fired(**each.as_dict())
         return fired
+
+    @contextmanager
+    def _reading_documents(self) -> Iterator[None]:
+        """One transaction for all that a turn reads of the person's documents, where they are in a database."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(documents_of(self.home, self.settings).reading())
+            except StorageError:
+                if self._parts.storage.must_store:
+                    raise
+            yield
 
     def _hear_rules(self) -> None:
         """Keeps the rules and reminders that the person states; a delegated task was worded by a model, not by them."""

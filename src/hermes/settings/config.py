@@ -35,6 +35,7 @@ _CACHE = "settings.json"
 _LARGEST = 1 << 20
 # Two edits within one tick of the file system's clock look alike, so a file this young is never trusted to a cache.
 _TOO_YOUNG = 2.0
+_MOST_KNOWN = 64
 _UNKNOWN = "there is no setting "
 # Settings and headings that hermes-agent writes and Hermes has never had.
 _OF_HERMES_AGENT = frozenset(
@@ -101,15 +102,25 @@ def load_settings(home: Home) -> Settings:
         return Settings(path, {})
     with file:
         identity = _identity(file)
+        known = _KNOWN.get(path)
+        if known is not None and known[0] == identity:
+            return known[1]
         cached = _from_cache(home, identity)
-        if cached is not None:
-            return Settings(path, cached)
-        found, problems = check_text(path, file.read(at_most=_LARGEST))
+        found, problems = (cached, []) if cached is not None else check_text(path, file.read(at_most=_LARGEST))
     if problems:
         raise _foreign(path, problems) or SettingsError("\n".join(problems))
+    settings = Settings(path, found)
     if time.time() - file.status.st_mtime > _TOO_YOUNG:
-        _to_cache(home, identity, found)
-    return Settings(path, found)
+        if cached is None:
+            _to_cache(home, identity, found)
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[path] = identity, settings
+    return settings
+
+
+# A server asks for the settings many times a turn, and they are the same file for everybody.
+_KNOWN: dict[str, tuple[list[object], Settings]] = {}
 
 
 STORAGE_URL = "HERMES_STORAGE_URL"

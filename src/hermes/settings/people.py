@@ -50,6 +50,8 @@ class Key:
 
 @value
 class Person:
+    """Somebody with a home and keys."""
+
     name: str
     added: float
     keys: tuple[Key, ...] = ()

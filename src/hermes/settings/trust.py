@@ -51,9 +51,9 @@ class TrustedFolders:
 
     def decision(self, folder: str) -> bool | None:
         """What somebody decided about this folder or one around it; None when nobody did."""
-        real = _real(folder)
-        around = [path for path in self.all() if is_inside(real, path)]
-        return self.all()[max(around, key=len)] if around else None
+        real, listed = _real(folder), self.all()
+        nearest = _nearest(real, listed)
+        return listed[nearest] if nearest else None
 
     def is_trusted(self, path: str) -> bool:
         """Whether what lies at this path is the person's own; False as well when that cannot be told.
@@ -63,8 +63,8 @@ class TrustedFolders:
         """
         try:
             real, listed = _real(path), self.all()
-            around = [folder for folder in listed if is_inside(real, folder)]
-            if not around or not listed[nearest := max(around, key=len)]:
+            nearest = _nearest(real, listed)
+            if not nearest or not listed[nearest]:
                 return False
             below = os.path.relpath(real, nearest).lower().split(os.sep)
             if _OF_OTHERS.intersection(below):
@@ -72,7 +72,7 @@ class TrustedFolders:
             repository = project_root(real if os.path.isdir(real) else os.path.dirname(real))
             if project_root(nearest) == nearest and repository != nearest:
                 return False
-            return not self._is_from_outside(real)
+            return real not in self._read().get("files", {})
         except (OSError, ValueError, HermesError):
             return False
 
@@ -119,9 +119,6 @@ class TrustedFolders:
             return any(is_inside(path, _real(folder)) for path in self._read().get("files", {}))
         except HermesError:
             return True
-
-    def _is_from_outside(self, real: str) -> bool:
-        return real in self._read().get("files", {})
 
     def _read(self) -> dict[str, Any]:
         folder = Folder.open(self._home)
@@ -215,6 +212,11 @@ class HostReports:
         ours = [record for record in found if record.get("host") == host]
         alive = {record["conversation"] for record in ours if record["kind"] == SAID and record["at"] >= start}
         return [record for record in ours if record["conversation"] in alive]
+
+
+def _nearest(real: str, listed: Iterable[str]) -> str:
+    """The folder of the list that is closest around this one; "" when none is."""
+    return max((path for path in listed if is_inside(real, path)), key=len, default="")
 
 
 def _real(path: str) -> str:

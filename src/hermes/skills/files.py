@@ -6,26 +6,23 @@ import json
 import os
 import re
 import sys
-import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from hermes.base.errors import NotFound, WriteRefused
+from hermes.base.errors import WriteRefused
 from hermes.base.frontmatter import split_frontmatter
 from hermes.base.values import value
 from hermes.settings.config import documents_of
-from hermes.storage.documents import Waiting, new_id
 from hermes.storage.mirror import Mirror
 from hermes.storage.text_files import is_inside, read_foreign
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
     from hermes.base.values import Scan
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.storage.ports import Documents
     from hermes.storage.text_files import ForeignText
 
     Stamp = tuple[int, int, int, int]
@@ -414,104 +411,3 @@ def parse_known(data: bytes) -> Known:
         return {path: ((a, b, c, d), Entry(**fields)) for path, (a, b, c, d), fields in json.loads(data)}
     except (ValueError, TypeError):
         return {}
-
-
-KEPT = ("content", "new_string", "file_content")  # arguments of `skill_manage` that hold what would be kept
-
-
-@value
-class PendingSkill:
-    """One staged call of `skill_manage`: its arguments, who asked for it, why a person is asked, and its sources.
-
-    Each source has its origin, its name and the passage that is nearest to the text.
-    """
-
-    id: str
-    arguments: dict[str, Any]
-    origin: str
-    session: str
-    created_at: float
-    reason: str
-    sources: tuple[Mapping[str, str], ...] = ()
-
-    sink = target = "skills"
-
-    @property
-    def summary(self) -> str:
-        return f"{self.arguments.get('action')} {self.arguments.get('name')}"
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """What would be kept, in order: the texts a person may change before they agree."""
-        return tuple(self.arguments[name] for name in KEPT if isinstance(self.arguments.get(name), str))
-
-    def with_texts(self, texts: Sequence[str]) -> PendingSkill:
-        """The same change with other texts, one for each of `texts`."""
-        named = [name for name in KEPT if isinstance(self.arguments.get(name), str)]
-        if len(texts) != len(named):
-            raise WriteRefused(f"{self.id} keeps {len(named)} texts, not {len(texts)}", kind="texts")
-        return PendingSkill(**(vars(self) | {"arguments": self.arguments | dict(zip(named, texts, strict=True))}))
-
-    def as_dict(self) -> dict[str, Any]:
-        """For programs: the command line's `--json` and the HTTP API."""
-        names = ("id", "target", "arguments", "origin", "session", "created_at", "reason", "sink", "summary")
-        return {name: getattr(self, name) for name in names} | {"sources": [dict(each) for each in self.sources]}
-
-
-class PendingSkills:
-    """Skill changes that wait for a person: one file each under `pending/skills/`."""
-
-    def __init__(self, documents: Documents) -> None:
-        self._waiting = Waiting(documents)
-
-    def stage(
-        self,
-        arguments: Mapping[str, Any],
-        *,
-        origin: str,
-        session: str,
-        reason: str,
-        sources: Sequence[Mapping[str, str]] = (),
-    ) -> PendingSkill:
-        """Keeps a change for later; durable when it returns."""
-        kept: dict[str, Any] = {"id": new_id(), "origin": origin, "session": session, "created_at": time.time()}
-        pending = PendingSkill(arguments=dict(arguments), reason=reason, sources=tuple(sources), **kept)
-        self._put(pending)
-        return pending
-
-    def edit(self, pending_id: str, texts: Sequence[str]) -> PendingSkill:
-        """Changes what would be kept; it waits until it is approved."""
-        edited = self.get(pending_id).with_texts(texts)
-        self._put(edited)
-        return edited
-
-    def _put(self, pending: PendingSkill) -> None:
-        record: dict[str, Any] = {"subsystem": "skills", "payload": pending.arguments, "summary": pending.summary}
-        record |= {name: getattr(pending, name) for name in ("id", "origin", "session", "created_at", "reason")}
-        record["sources"] = [dict(source) for source in pending.sources]
-        self._waiting.put(pending.id, record)
-
-    def all(self) -> list[PendingSkill]:
-        """The staged changes, oldest first; a file that cannot be understood is left out."""
-        return sorted(self._waiting.all(_parse_pending)[0], key=lambda pending: pending.created_at)
-
-    def get(self, pending_id: str) -> PendingSkill:
-        for pending in self.all():
-            if pending.id == pending_id:
-                return pending
-        raise NotFound(f"nothing is pending under {pending_id!r}; `hermes skills pending` lists what is")
-
-    def drop(self, pending_id: str) -> None:
-        self._waiting.drop(pending_id)
-
-
-def _parse_pending(pending_id: str, record: dict[str, Any]) -> PendingSkill:
-    return PendingSkill(
-        id=pending_id,
-        arguments=dict(record["payload"]),
-        origin=str(record["origin"]),
-        session=str(record["session"]),
-        created_at=float(record["created_at"]),
-        reason=str(record["reason"]),
-        sources=tuple({str(k): str(v) for k, v in each.items()} for each in record.get("sources", ())),
-    )

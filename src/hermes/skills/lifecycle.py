@@ -61,6 +61,8 @@ class SkillState:
 
 @value
 class ArchivedSkill:
+    """A skill in the archive."""
+
     name: str
     path: str
     stamp: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
@@ -33,6 +34,8 @@ class ChangedMeanwhile(Exception):
 
 
 class SharedFile:
+    """A file that other programs write too; see docs/concepts/durability.md."""
+
     def __init__(self, folder: Folder, name: str, *, at_most: int) -> None:
         self.folder = folder
         self.name = name
@@ -251,6 +254,8 @@ _LARGEST = 1 << 30
 
 
 class Journal:
+    """An append-only log with a checksum per record."""
+
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder = folder
         self.name = name
@@ -412,6 +417,9 @@ class LocalDocuments:
 
     def renew(self) -> None:
         """Files are looked up each time."""
+
+    def reading(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def every(self) -> dict[str, int]:
         return {name: os.lstat(f"{self.path}/{name}").st_mtime_ns for name in files_below(self.path)}

@@ -164,6 +164,10 @@ class Folder:
             _close(self._descriptor)
             self._descriptor = -1
 
+    @property
+    def descriptor(self) -> int:
+        return self._descriptor
+
     def join(self, name: str) -> str:
         return f"{self.path}/{name}"  # called on every step, and os.path.join is twenty times slower
 

@@ -412,6 +412,8 @@ class Conversations(Protocol):
 
 
 class Lock(Protocol):
+    """A lock on a folder of documents."""
+
     def __enter__(self) -> object: ...
 
     def __exit__(
@@ -544,6 +546,9 @@ class Documents(Protocol):
 
     def renew(self) -> None:
         """Somebody was added or forgotten: nothing that is known about people counts any more."""
+
+    def reading(self) -> AbstractContextManager[object]:
+        """Around several reads, which an engine may make one transaction of. Nothing is written inside."""
 
     def open(self) -> DocumentFolder | None:
         """None when there is certainly nothing in it."""

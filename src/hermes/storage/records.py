@@ -363,6 +363,8 @@ SESSION_COLUMNS = (*(name for name in Session._fields if name != "damaged"), "li
 
 
 class Created(NamedTuple):
+    """A session that was just created."""
+
     id: str
     key: int
     title: str | None

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
+from hermes.memory.approval import SKILLS
+from hermes.memory.entries import Cause
 from hermes.safety.trust import NO_TURN, decide
-from hermes.skills.files import KEPT
 from hermes.tools.paths import AllowedPaths, Limits
 from hermes.tools.registry import failure
 
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     Run = Callable[["Task"], "Outcome"]
+    from hermes.memory.approval import Approvals, Pending
     from hermes.safety.trust import TurnContext
     from hermes.settings.config import Settings
     from hermes.settings.trust import TrustedFolders
-    from hermes.skills.files import PendingSkill, PendingSkills
     from hermes.skills.tool import SkillTools
     from hermes.tools.paths import Ask
     from hermes.tools.registry import Tool
@@ -34,6 +35,8 @@ _MARKS = {"pending": "[ ]", "in_progress": "[>]"}
 
 
 class Todo:
+    """The tool `todo`."""
+
     brings = ""
     sink = ""
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
@@ -114,6 +117,8 @@ _ROLES = ("leaf", "orchestrator")
 
 @value
 class Task:
+    """A task for a delegated agent."""
+
     goal: str
     context: str = ""
     role: str = "leaf"
@@ -216,6 +221,7 @@ class DelegateTask:
 
 
 MANAGE, VIEW, LIST = "skill_manage", "skill_view", "skills_list"
+_KEPT = ("content", "new_string", "file_content")  # arguments of `skill_manage` that hold what would be kept
 
 
 class Gate:
@@ -225,15 +231,15 @@ class Gate:
     stand behind.
     """
 
-    def __init__(self, pending: PendingSkills, *, must_ask: bool, untrusted: str) -> None:
+    def __init__(self, pending: Approvals, *, must_ask: bool, untrusted: str) -> None:
         self._pending = pending
         self._must_ask = must_ask
         self._untrusted = untrusted
 
-    def held_back(self, arguments: dict[str, Any], turn: TurnContext) -> Callable[[], PendingSkill] | None:
+    def held_back(self, arguments: dict[str, Any], turn: TurnContext) -> Callable[[], Pending] | None:
         """How to stage a change that must wait; None when it may be made now."""
         reasons = ["skills.write_approval is on"] if self._must_ask else []
-        new = [arguments[name] for name in KEPT if isinstance(arguments.get(name), str)]
+        new = [arguments[name] for name in _KEPT if isinstance(arguments.get(name), str)]
         decision = decide("skills", turn, writes=new, removes=_lost(arguments))
         if not decision.allowed and self._untrusted != "allow":
             reasons.append(decision.reason)
@@ -241,9 +247,10 @@ class Gate:
                 raise WriteRefused(f"{reasons[-1]}, and memory.untrusted_writes is refuse", kind="untrusted")
         if not reasons:
             return None
-        kept: dict[str, Any] = {"origin": decision.origin or turn.origin, "session": turn.session}
-        kept |= {"reason": "; ".join(reasons), "sources": decision.evidence()}
-        return lambda: self._pending.stage(arguments, **kept)
+        cause = Cause(origin=decision.origin or turn.origin, session=turn.session)
+        call = {"tool": MANAGE, "arguments": arguments, "cwd": ""}
+        evidence = decision.evidence()
+        return lambda: self._pending.stage(SKILLS, (), cause, "; ".join(reasons), sources=evidence, call=call)
 
 
 class SkillTool:
@@ -280,7 +287,7 @@ def _lost(arguments: dict[str, Any]) -> list[str]:
     return [" ".join(each for each in named if isinstance(each, str))] if named else []
 
 
-def _staged(pending: PendingSkill) -> dict[str, Any]:
+def _staged(pending: Pending) -> dict[str, Any]:
     return {
         "success": True,
         "staged": True,

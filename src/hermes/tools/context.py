@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 class ContextCompact:
+    """The tool `context_compact`."""
+
     in_turn = True
     brings = ""
     sink = ""  # what is put away stays stored, and the block is graded by what was in it

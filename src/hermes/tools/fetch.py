@@ -128,6 +128,8 @@ _TEXTUAL = ("text/", "json", "xml", "javascript", "yaml", "toml", "x-sh", "csv")
 
 @value
 class WebPolicy:
+    """What `fetch_url` may reach."""
+
     allow_private: bool = False
     max_bytes: int = 2_000_000
     seconds: float = 30
@@ -144,6 +146,8 @@ class _Page:
 
 
 class FetchUrl:
+    """The tool `fetch_url`."""
+
     brings = "web"
     sink = "request"
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class

@@ -37,6 +37,8 @@ def _field(kind: str, description: str = "") -> dict[str, Any]:
 
 
 class ReadFile:
+    """The tool `read_file`."""
+
     works_in_folders = True
     sink = ""
     schema = _schema(
@@ -92,6 +94,8 @@ class ReadFile:
 
 
 class WriteFile:
+    """The tool `write_file`."""
+
     works_in_folders = True
     in_turn = True
     brings = ""
@@ -123,6 +127,8 @@ class WriteFile:
 
 
 class Patch:
+    """The tool `patch`."""
+
     works_in_folders = True
     in_turn = True
     brings = ""
@@ -281,6 +287,8 @@ def _text(description: str = "") -> dict[str, Any]:
 
 
 class SearchFiles:
+    """The tool `search_files`."""
+
     works_in_folders = True
     sink = ""
     schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class

@@ -402,6 +402,8 @@ class McpServers:
 
 
 class McpTool:
+    """A tool of an MCP server, offered as one of ours."""
+
     brings = "tool"
     sink = "mcp"
     is_foreign = True

@@ -174,6 +174,8 @@ _HEAD = 0.4  # the end of an output usually says how it went, so it gets more ro
 
 @value
 class Limits:
+    """How much of a file or an output a tool shows."""
+
     max_bytes: int = 50_000
     max_lines: int = 2_000
     max_line_length: int = 2_000

@@ -413,10 +413,9 @@ def _shortened(text: object) -> str:
     return words if len(words) <= _LONGEST_RESULT else f"{words[:_LONGEST_RESULT]}…"
 
 
-# A tool that a context engine offers, as one of the toolbox's own.
-
-
 class EngineTool:
+    """A tool that a context engine offers, as one of the toolbox's own."""
+
     brings = "recall"
     sink = ""
     is_foreign = True

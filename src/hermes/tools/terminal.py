@@ -223,6 +223,8 @@ class Policy:
 
 
 class Terminal:
+    """The tool `terminal`."""
+
     works_in_folders = True
     in_turn = True
     sink = "command"

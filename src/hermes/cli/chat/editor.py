@@ -43,6 +43,8 @@ _LOOK = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "
 
 
 class Editor:
+    """The chat's input line: history, completion, several lines."""
+
     def __init__(
         self,
         home: Home,

@@ -1,10 +1,11 @@
-"""A conversation at a terminal: read a line, run a slash command or show the turn, until the person leaves."""
+"""A conversation at a terminal: read a line, run a slash command or show the turn, ask about writes that wait."""
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
 from functools import cached_property
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, ModelError, NotFound
@@ -12,25 +13,26 @@ from hermes.base.events import Notice
 from hermes.base.text import counted
 from hermes.base.version import __version__
 from hermes.cli import ui
-from hermes.cli.chat.approvals import PendingQuestions
 from hermes.cli.chat.editor import Editor, Typeahead
 from hermes.cli.chat.screen import TurnView, compacted_in_words
-from hermes.cli.sessions.look import named, open_existing
-from hermes.cli.sessions.receipt_text import one_line, receipt_lines
+from hermes.cli.sessions.look import named, one_line, open_existing, receipt_lines
 from hermes.llm.embedded import MODELS
 from hermes.memory.store import usage
-from hermes.session.approvals import PendingWrites, waiting_in_words
+from hermes.session.approvals import PendingWrites, changed, described, is_cut, origins, waiting_in_words
 from hermes.session.models import script_from_here
 from hermes.session.parts import open_parts, open_past
 from hermes.session.receipts import Receipts
+from hermes.storage.images import words_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from hermes.agent import Agent
     from hermes.cli.chat.screen import Screen
+    from hermes.session.approvals import PendingWrite
     from hermes.storage.images import Content
     from hermes.storage.records import Session
+
 
 _RECENT = 20
 _MILLION = 1_000_000
@@ -47,13 +49,7 @@ class Chat:
         self._typeahead = Typeahead(screen.show_typed)
         self.view = TurnView(screen, pause_typing=self._typeahead.paused)
         self._opener = opener
-        self.pending = PendingQuestions(
-            screen,
-            PendingWrites(context.home),
-            alone=self._typeahead.paused,
-            key=self._typeahead.key,
-            edit=self._change,
-        )
+        self.pending = PendingQuestions(self, self._typeahead, self._change)
         self._model: Any = None
         self._agent: Agent | None = None
         self._status: list[str] = []
@@ -237,7 +233,7 @@ class Chat:
 
 
 def _shortened(content: Any) -> str:
-    text = content if isinstance(content, str) else " ".join(str(part.get("text", "")) for part in content)
+    text = words_of(content)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
@@ -421,3 +417,142 @@ SLASH_COMMANDS: dict[str, tuple[str, Callable[[Chat, str], None]]] = {
 }
 ALIASES = {"/exit": "/quit", "/q": "/quit", "/bye": "/quit", "/?": "/help", "/h": "/help", "/compact": "/compress"}
 ALIASES |= {"/history": "/sessions", "/continue": "/resume", "/reset": "/new", "/rename": "/title", "/redo": "/retry"}
+
+
+ACCEPT, REJECT, EDIT, SHOW, ONE_BY_ONE, LATER = "a", "r", "e", "s", "o", "l"
+_KEYS = {
+    ACCEPT: "[a]ccept",
+    REJECT: "[r]eject",
+    EDIT: "[e]dit",
+    SHOW: "[s]how all of it",
+    ONE_BY_ONE: "[o]ne by one",
+    LATER: "[l]ater",
+}
+_LEFT = "left waiting; /pending asks again"
+
+
+class PendingQuestions:
+    """Asks about each write once; what is left for later waits until the person asks for it.
+
+    The keyboard is lent by `typeahead` meanwhile; `edit` returns a text as the person changed it, or None when they
+    did not want to.
+    """
+
+    def __init__(self, chat: Chat, typeahead: Typeahead, edit: Callable[[str], str | None]) -> None:
+        self._screen = chat.screen
+        self._pending = PendingWrites(chat.context.home)
+        self._typeahead = typeahead
+        self._edit = edit
+        self._seen = {each.id for each in self._pending.all()}
+
+    def count(self) -> int:
+        return len(self._pending.all())
+
+    def ask_new(self) -> None:
+        """About what has come since the last question."""
+        if waiting := [each for each in self._pending.all() if each.id not in self._seen]:
+            self._ask(waiting)
+
+    def ask_all(self) -> None:
+        if waiting := self._pending.all():
+            self._ask(waiting)
+        else:
+            self._screen.line("nothing is pending", "dim")
+
+    def _ask(self, waiting: Sequence[PendingWrite]) -> None:
+        self._seen |= {each.id for each in waiting}
+        with self._typeahead.paused():
+            self._screen.line(waiting_in_words(len(waiting)), "bold")
+            self._show_all(waiting)
+            self._decide(waiting)
+
+    def _decide(self, waiting: Sequence[PendingWrite]) -> None:
+        if len(waiting) == 1:
+            self._ask_about(waiting[0])
+            return
+        offered = (ACCEPT, REJECT, ONE_BY_ONE, LATER)
+        match self._choice(offered, all_of_them=True):
+            case "a":
+                for each in waiting:
+                    self._accept(each)
+            case "r":
+                for each in waiting:
+                    self._reject(each)
+            case "o":
+                for number, each in enumerate(waiting, start=1):
+                    self._screen.line(f"{number} of {len(waiting)}", "bold")
+                    self._show(described(each, whole=False).split("\n"))
+                    if not self._ask_about(each):
+                        return
+            case _:
+                self._screen.line(_LEFT, "dim")
+
+    def _ask_about(self, pending: PendingWrite) -> bool:
+        """False when the person wants to be asked no more."""
+        offered = (ACCEPT, REJECT, *([EDIT] if pending.texts else []), *([SHOW] if is_cut(pending) else []), LATER)
+        while True:
+            match self._choice(offered):
+                case "a":
+                    self._accept(pending)
+                case "r":
+                    self._reject(pending)
+                case "s":
+                    self._show(described(pending).split("\n"))
+                    continue
+                case "e":
+                    if not self._change(pending):
+                        continue
+                case key:
+                    self._screen.line(_LEFT, "dim")
+                    return bool(key)
+            return True
+
+    def _choice(self, offered: Sequence[str], *, all_of_them: bool = False) -> str:
+        words = [_KEYS[key] + (" all" if all_of_them and key in (ACCEPT, REJECT) else "") for key in offered]
+        return self._typeahead.key("".join(offered), lambda: self._screen.line("  ".join(words), "cyan"))
+
+    def _show_all(self, waiting: Sequence[PendingWrite]) -> None:
+        """Each write with where it came from; said once, when that is the same for all of them."""
+        shared = origins(waiting[0], whole=False)
+        if len(waiting) == 1 or any(origins(each, whole=False) != shared for each in waiting):
+            for each in waiting:
+                self._show(described(each, whole=False).split("\n"))
+            return
+        for each in waiting:
+            self._show(changed(each, whole=False))
+        self._show([f"all {shared[0]}", *shared[1:]])
+
+    def _show(self, lines: Sequence[str]) -> None:
+        for line in lines:
+            # Visible: also what would hide a part of it, such as marks that change the direction of writing.
+            shown = ui.visible(f"  {line}")
+            indent = " " * (len(shown) - len(shown.lstrip()) + 2)
+            self._screen.line("\n".join(wrap(shown, self._screen.width - 1, subsequent_indent=indent) or [""]))
+
+    def _accept(self, pending: PendingWrite) -> None:
+        try:
+            self._screen.line(f"accepted: {self._pending.approve(pending.id).message}", "dim")
+        except HermesError as error:
+            self._screen.line(f"{pending.id} still waits: {error}", "yellow")
+
+    def _reject(self, pending: PendingWrite) -> None:
+        try:
+            self._screen.fitted(f"rejected: {self._pending.reject(pending.id).summary}", "dim")
+        except HermesError as error:
+            self._screen.line(f"{error}", "yellow")
+
+    def _change(self, pending: PendingWrite) -> bool:
+        """Saves what the person makes of the texts; False when they leave one as an empty line or press Ctrl-C."""
+        texts = []
+        for text in pending.texts:
+            changed = self._edit(text)
+            if not changed:
+                return False
+            texts.append(changed)
+        try:
+            self._pending.edit(pending.id, texts)
+        except HermesError as error:
+            self._screen.line(f"{error}", "yellow")
+            return False
+        self._accept(pending)
+        return True

@@ -113,7 +113,7 @@ _NO_MODEL = (
 )
 
 
-def _chat(given: ui.Given, context: ui.Context) -> int:
+def run_chat(given: ui.Given, context: ui.Context) -> int:
     if given.newest and given.resume is not None:
         raise SettingsError("--continue and --resume are two conversations; give one of them")
     images: list[dict[str, Any]] = []
@@ -131,7 +131,7 @@ def _chat(given: ui.Given, context: ui.Context) -> int:
         how = {"resume": resume, "as_json": given.json, "plain": given.plain, "attached": piped}
         return answer_once(opener, asked, pending=pending, **how)
     from hermes.cli.chat.loop import Chat
-    from hermes.cli.commands.trust import ask_about
+    from hermes.cli.commands.rules import ask_about
 
     ask_about(context.home, os.getcwd())
     chat = Chat(context, Screen(plain=given.plain), opener)
@@ -210,19 +210,3 @@ def _open(context: ui.Context, chosen: Model, *, model: Model | None = None, **g
     from hermes.agent import Agent
 
     return Agent.open(context.home, _SOURCE, model=model or chosen, cwd=os.getcwd(), **given)
-
-
-COMMANDS = {
-    "chat": ui.command(
-        _chat,
-        ui.option("-q --query TEXT", "ask this one question, print the answer", dest="question"),
-        ui.option("--stdin", "with -q: add what is piped in below the question"),
-        ui.option("--json", "with -q: the answer, its usage and tool calls as JSON"),
-        ui.option("--image FILE", "send this image with the message; may be repeated", action="append", default=[]),
-        ui.option("--continue -c", "continue the newest conversation", dest="newest"),
-        ui.option("--resume -r ID|TITLE", "resume this conversation"),
-        ui.option("--plain", "answers as the model writes them, without styles"),
-        ui.option("--model -m NAME", "talk to this model instead of the one in the settings"),
-        json=False,
-    ),
-}

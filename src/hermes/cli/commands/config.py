@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import SettingsError, StorageError, UnsafePath
 from hermes.cli import ui
-from hermes.cli.catalogue import GROUPS, SINGLES
+from hermes.cli.catalogue import GROUPS, SINGLES, add_arguments
 from hermes.settings.home import (
     DEFAULT_PROFILE,
     choose_profile,
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
 
 
-def _show(given: ui.Given, context: ui.Context) -> None:
+def config_show(given: ui.Given, context: ui.Context) -> None:
     settings = context.settings
     _print_all(
         given, settings, [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
@@ -43,7 +42,7 @@ def _print_all(given: ui.Given, settings: Settings, names: list[str]) -> None:
     ui.show(given, found, *(lines or [none]))
 
 
-def _get(given: ui.Given, context: ui.Context) -> None:
+def config_get(given: ui.Given, context: ui.Context) -> None:
     settings = context.settings
     below = [name for name in settings.names() if name.startswith(f"{given.name}.")]
     if below and given.name not in settings.names():
@@ -53,7 +52,7 @@ def _get(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, {"key": given.name, "value": found, "origin": origin}, _in_words(found))
 
 
-def _set(given: ui.Given, context: ui.Context) -> None:
+def config_set(given: ui.Given, context: ui.Context) -> None:
     from hermes.settings.config import FILE
     from hermes.settings.yaml_file import set_value
 
@@ -70,7 +69,7 @@ def _set(given: ui.Given, context: ui.Context) -> None:
         ui.problem(warning)
 
 
-def _unset(given: ui.Given, context: ui.Context) -> None:
+def config_unset(given: ui.Given, context: ui.Context) -> None:
     from hermes.settings.config import FILE, load_settings
     from hermes.settings.yaml_file import unset_value
 
@@ -86,7 +85,7 @@ def _unset(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-def _path(given: ui.Given, context: ui.Context) -> None:
+def config_path(given: ui.Given, context: ui.Context) -> None:
     from hermes.memory.file import FOLDER
     from hermes.settings.config import FILE
     from hermes.settings.environment import FILE as SECRETS
@@ -102,7 +101,7 @@ def _path(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, places, *(f"{name:<9} {place}" for name, place in places.items()))
 
 
-def _check(given: ui.Given, context: ui.Context) -> int:
+def config_check(given: ui.Given, context: ui.Context) -> int:
     from hermes.settings.config import load_settings, quoted_items
     from hermes.settings.environment import read_secrets
 
@@ -119,8 +118,8 @@ def _check(given: ui.Given, context: ui.Context) -> int:
     return ui.USAGE if problems else ui.OK
 
 
-def _enable(given: ui.Given, context: ui.Context) -> None:
-    from hermes.portability.consent import disabled_in, enable
+def config_enable(given: ui.Given, context: ui.Context) -> None:
+    from hermes.portability.exchange import disabled_in, enable
 
     home = context.home.path
     found = disabled_in(home)
@@ -140,7 +139,7 @@ def _in_words(found: Any) -> str:
     return json.dumps(list(found) if isinstance(found, tuple) else found, ensure_ascii=False)
 
 
-def _list(given: ui.Given, context: ui.Context) -> None:
+def profile_list(given: ui.Given, context: ui.Context) -> None:
     home = context.home
     names = [DEFAULT_PROFILE, *profile_names(home.root)]
     chosen = home.profile or DEFAULT_PROFILE
@@ -149,7 +148,7 @@ def _list(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-def _create(given: ui.Given, context: ui.Context) -> None:
+def profile_create(given: ui.Given, context: ui.Context) -> None:
     path = _free_place(locate_home(context.root, "").root, given.name)
     make_private_folders(path)
     ui.line(
@@ -168,12 +167,12 @@ def _free_place(root: str, name: str) -> str:
     return path
 
 
-def _use(given: ui.Given, context: ui.Context) -> None:
+def profile_use(given: ui.Given, context: ui.Context) -> None:
     choose_profile(locate_home(context.root, "").root, given.name)
     ui.line(f"profile {given.name} is used from now on")
 
 
-def _rename(given: ui.Given, context: ui.Context) -> None:
+def profile_rename(given: ui.Given, context: ui.Context) -> None:
     root = locate_home(context.root, "").root
     old, new = existing_profile(root, given.name), _free_place(root, given.new)
     is_chosen = chosen_profile(root) == given.name
@@ -186,7 +185,7 @@ def _rename(given: ui.Given, context: ui.Context) -> None:
     ui.line(f"profile {given.name} is now {given.new}, at {new}{', and still the chosen one' if is_chosen else ''}")
 
 
-def _delete(given: ui.Given, context: ui.Context) -> None:
+def profile_delete(given: ui.Given, context: ui.Context) -> None:
     root = locate_home(context.root, "").root
     path = existing_profile(root, given.name)
     if os.path.islink(path):
@@ -228,7 +227,7 @@ def _after_command(command: str, module: str) -> dict[str, list[str]]:
 
     offered: dict[str, Iterable[str]] = {"KEY": all_keys(), "HOST": HOSTS}  # where other words are allowed too
     parser = argparse.ArgumentParser(add_help=False)
-    import_module(f"hermes.cli.{module}").COMMANDS[command][0](parser)
+    add_arguments(command, module, parser)
     words: list[str] = []
     values: dict[str, list[str]] = {}
     for action in parser._actions:  # noqa: SLF001 - argparse has no public way to list them
@@ -310,38 +309,6 @@ def _cases(first: str, second: str, before: str, place: str) -> str:
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 
-def _completion(given: ui.Given, context: ui.Context) -> None:
+def run_completion(given: ui.Given, context: ui.Context) -> None:
     del context
     print(SHELLS[given.shell]())
-
-
-COMMANDS = {
-    "config show": ui.command(_show, ui.option("--changed", "only those set in the file")),
-    "config get": ui.command(_get, ui.option("name KEY", "such as memory.nudge_interval, or a heading such as memory")),
-    "config set": ui.command(
-        _set,
-        ui.option("name KEY", "such as memory.nudge_interval; `hermes config show` lists them"),
-        ui.option("value VALUE", "as you would write it in config.yaml; JSON works too"),
-    ),
-    "config unset": ui.command(
-        _unset, ui.option("name KEY", "such as memory.nudge_interval; `hermes config show` lists them")
-    ),
-    "config enable": ui.command(_enable, ui.YES),
-    "config path": ui.command(_path),
-    "config check": ui.command(_check),
-    "profile list": ui.command(_list),
-    "profile create": ui.command(_create, ui.option("name NAME", "small letters, digits, - and _"), json=False),
-    "profile use": ui.command(
-        _use, ui.option("name NAME", f"its name, or {DEFAULT_PROFILE} for the home itself"), json=False
-    ),
-    "profile rename": ui.command(
-        _rename,
-        ui.option("name NAME", "which profile"),
-        ui.option("new NEW", "small letters, digits, - and _"),
-        json=False,
-    ),
-    "profile delete": ui.command(_delete, ui.option("name NAME", "which profile"), ui.YES, json=False),
-    "completion": ui.command(
-        _completion, ui.option("shell SHELL", "bash, zsh or fish", choices=list(SHELLS)), json=False
-    ),
-}

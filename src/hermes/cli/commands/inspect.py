@@ -8,9 +8,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-import hermes
 from hermes.base.errors import NotFound, SettingsError
 from hermes.cli import ui
+from hermes.cli.catalogue import checkout
 from hermes.memory.entries import preview
 from hermes.safety.trust import TurnContext
 from hermes.session.parts import open_parts
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _DELEGATE = "delegate_task"
 
 
-def _tool(given: ui.Given, context: ui.Context) -> int:
+def run_tool(given: ui.Given, context: ui.Context) -> int:
     if given.name == _DELEGATE and not given.list:
         return _delegate(given, context)
     parts = open_parts(context.home, settings=context.settings, project=given.project or "")
@@ -98,7 +98,7 @@ def _nobody(_task: Task) -> Outcome:
     raise AssertionError("listed only; `_delegate` runs it")
 
 
-def _prompt(given: ui.Given, context: ui.Context) -> None:
+def run_prompt(given: ui.Given, context: ui.Context) -> None:
     cwd = given.cwd or os.getcwd()
     owner = "local" if given.diff else None
     parts = open_parts(context.home, settings=context.settings, owner=owner, project=given.project, cwd=cwd)
@@ -139,10 +139,8 @@ def _print_difference(parts: SessionParts, name: str, now: str) -> None:
 
 _NO_FILE = (errno.ENOENT, errno.ENAMETOOLONG)
 
-_SCOPES = ("memory", "context", "recall")
 
-
-def _scan(given: ui.Given, context: ui.Context) -> int:
+def run_scan(given: ui.Given, context: ui.Context) -> int:
     from hermes.safety.scanner import scan  # the call of a memory tool seldom needs it
 
     del context
@@ -204,13 +202,12 @@ def _read(file: str) -> bytes:
         raise explain("read", file, error) from error
 
 
-def _recall(given: ui.Given, context: ui.Context) -> None:
-    checkout = _checkout() if given.chart else None
-    if checkout:
-        checkout.refuse_unwritable("--chart", given.chart)
+def bench_recall(given: ui.Given, context: ui.Context) -> None:
+    if given.chart:
+        checkout().refuse_unwritable("--chart", given.chart)
     figures = _recall_figures(given, context)
-    if checkout:
-        checkout.draw_chart(given.chart, figures, "recall")
+    if given.chart:
+        checkout().draw_chart(given.chart, figures, "recall")
     ui.show(given, figures, *figure_lines(figures))
 
 
@@ -227,7 +224,8 @@ def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
     if given.path is not None:
         from hermes.operations.recall_bench import run
 
-        return dict(run(given.path, limit=given.limit, semantic=given.semantic, pooled=given.pooled))
+        more = {"semantic": given.semantic, "pooled": given.pooled, "unanswerable": given.unanswerable}
+        return dict(run(given.path, limit=given.limit, **more))
     from hermes.operations.recall_bench import run_own
     from hermes.session.parts import open_past
 
@@ -238,7 +236,7 @@ def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
         return run_own(db, questions=given.limit or 200)
 
 
-def _self(given: ui.Given, context: ui.Context) -> None:
+def bench_self(given: ui.Given, context: ui.Context) -> None:
     from hermes.operations.self_bench import chart, lines, run_self
     from hermes.session.models import answer, main_model
     from hermes.session.parts import open_past
@@ -267,81 +265,3 @@ def _self(given: ui.Given, context: ui.Context) -> None:
         except OSError as error:
             raise NotFound(f"--chart: {given.chart} cannot be written: {error.strerror}") from error
     ui.show(given, figures, *lines(figures))
-
-
-def _checkout() -> Any:
-    """The benchmarks beside the source; an installed Hermes has none."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(hermes.__file__ or ""))))
-    if not os.path.isfile(os.path.join(root, "benchmarks", "command.py")):
-        raise NotFound(
-            "this benchmark runs from a checkout: clone the project and run `bin/hermes bench` there; "
-            "`hermes bench recall` works everywhere"
-        )
-    if root not in sys.path:
-        sys.path.append(root)
-    from benchmarks import command
-
-    return command
-
-
-def _from_checkout(name: str) -> Command:
-    def configure(parser: argparse.ArgumentParser) -> None:
-        _checkout().COMMANDS[name][0](parser)
-
-    def run(given: ui.Given, context: ui.Context) -> int:
-        return int(_checkout().COMMANDS[name][1](given, context))
-
-    return configure, run
-
-
-_NAMES = (
-    *("all", "curated", "scan", "secrets", "fence", "prompt", "prefix", "compaction", "holographic", "curation"),
-    *("rules", "facts", "turn", "serve", "search", "import"),
-)
-
-
-COMMANDS = {
-    "tool": ui.command(
-        _tool,
-        ui.option("name NAME", "the tool to call", nargs="?"),
-        ui.option("arguments JSON", "its arguments; - reads them from standard input", nargs="?"),
-        ui.option("--session ID", "call it as the model does inside this session", default=""),
-        ui.option("--project NAME", "call it as in this project: a name, or . for this repository"),
-        ui.option("--list", "print the schemas of all tools, as JSON"),
-    ),
-    "prompt": ui.command(
-        _prompt,
-        ui.option("--sizes", "only the size of each section"),
-        ui.option("--diff SESSION", "how it differs from the prompt a session (id or title) has"),
-        ui.option("--model MODEL", "for which model (some get more guidance)", default=""),
-        ui.option("--platform PLATFORM", "for which platform (default: cli)", default="cli"),
-        ui.option("--cwd DIR", "in which folder to look for context files (default: here)"),
-        ui.option("--project NAME", "of which project (default: the repository of that folder)"),
-    ),
-    "scan": ui.command(
-        _scan,
-        ui.option("file FILE", "a file with the text; - reads the text from standard input"),
-        ui.option("--jsonl", 'one {"text": …} per line in, one JSON verdict per line out'),
-        ui.option("--scope", "what the text is for (default: memory)", choices=_SCOPES, default="memory"),
-        ui.option("--guard", "ask the model of the extra guard about what would be a question"),
-    ),
-    "bench recall": ui.command(
-        _recall,
-        ui.option(
-            "path FILE",
-            "a LoCoMo, LongMemEval, BEAM or CJK question file (JSON, may be .gz); without one your own conversations",
-            nargs="?",
-        ),
-        ui.option("--limit LIMIT", "only so many questions of each conversation, or in all", type=int),
-        ui.option("--semantic", "search by meaning too (needs the extra)"),
-        ui.option("--pooled MESSAGES", "all of FILE in one store, filled up to so many messages", type=int),
-        ui.option("--chart FILE.svg", "also draw the figures (in a checkout)"),
-    ),
-    "bench self": ui.command(
-        _self,
-        ui.option("--limit LIMIT", "ask at most so many of your questions (default: 50)", type=int, default=50),
-        ui.option("--model", "also let the configured model answer, which costs tokens; without it evidence is judged"),
-        ui.option("--chart FILE.svg", "also draw the figures"),
-    ),
-    **{f"bench {name}": _from_checkout(name) for name in _NAMES},
-}

@@ -9,8 +9,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import ExtraMissing, HermesError, NotFound, SettingsError, StorageError
-from hermes.base.errors import command as install_command
+from hermes.base.errors import HermesError, NotFound, SettingsError, StorageError
 from hermes.cli import ui
 from hermes.server.hosts import BY_MODEL, HOSTS, RECORDED, carry_out, configured, list_tools, plan, record, this_copy
 
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from hermes.server.hosts import Change
 
 
-def _serve(given: ui.Given, context: ui.Context) -> None:
+def mcp_serve(given: ui.Given, context: ui.Context) -> None:
     if given.http:
         from hermes.cli.commands.serve import start
 
@@ -29,12 +28,12 @@ def _serve(given: ui.Given, context: ui.Context) -> None:
     import gc
 
     gc.disable()  # the SDK makes a hundred thousand objects that stay: looking through them again and again is waste
-    load_server()
+    with ui.needing("server"):
+        from hermes.server.mcp import build_server, serve_stdio
     gc.freeze()
     gc.enable()
     import anyio
 
-    from hermes.server.mcp import build_server, serve_stdio
     from hermes.server.workspace import Workspace
 
     workspace = Workspace(context.home, source=given.source, project=given.project, cwd=os.getcwd())
@@ -44,20 +43,12 @@ def _serve(given: ui.Given, context: ui.Context) -> None:
         workspace.close()
 
 
-def load_server() -> None:
-    """Loads what the server is made of; ExtraMissing says what to install when something is not there."""
-    try:
-        import hermes.server.mcp  # noqa: F401 - whoever starts the server finds it loaded
-    except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
-
-
 _LARGEST = 16 << 20
 
 
-def _install(given: ui.Given, context: ui.Context) -> int:
+def mcp_install(given: ui.Given, context: ui.Context) -> int:
     if given.remove:
-        return _uninstall(given, context)
+        return mcp_uninstall(given, context)
     changes = plan(given.host, this_copy(context.home), os.path.expanduser("~"))
     written = configured(given.host, os.path.expanduser("~"), changes)
     command = written.command if written else []
@@ -69,7 +60,7 @@ def _install(given: ui.Given, context: ui.Context) -> int:
     return _write(given, changes, tools, HOSTS[given.host].records if RECORDED in command else BY_MODEL)
 
 
-def _uninstall(given: ui.Given, context: ui.Context) -> int:
+def mcp_uninstall(given: ui.Given, context: ui.Context) -> int:
     del context
     return _write(given, plan(given.host, None, os.path.expanduser("~")), [], "")
 
@@ -103,7 +94,7 @@ def _write(given: ui.Given, changes: list[Change], tools: list[str], records: st
     return ui.OK if agreed or not changes or given.dry_run else ui.REFUSED
 
 
-def _status(given: ui.Given, context: ui.Context) -> int:
+def mcp_status(given: ui.Given, context: ui.Context) -> int:
     del context
     rows = [_state(host) for host in HOSTS]
     ui.show(given, rows, *(_told(row) for row in rows))
@@ -148,7 +139,7 @@ def _diffs(changes: list[Change]) -> Iterator[str]:
         yield "\n".join(lines) + "\n"
 
 
-def _record(given: ui.Given, context: ui.Context) -> int:
+def mcp_record(given: ui.Given, context: ui.Context) -> int:
     """Ends with 0 or 1 only: hosts take 2 as an order to stop the person's prompt or to go on with the turn."""
     try:
         result = record(context.home, given.host, _payload(given))
@@ -169,32 +160,3 @@ def _payload(given: ui.Given) -> dict[str, Any]:
     if not isinstance(payload, dict):
         raise SettingsError("a hook sends a JSON object, and this is something else")
     return payload
-
-
-_UNINSTALL = (
-    ui.option("host HOST", ", ".join(HOSTS)),
-    ui.option("--yes", "write without asking"),
-    ui.option("--dry-run", "only show what would change"),
-)
-
-
-COMMANDS = {
-    "mcp serve": ui.command(
-        _serve,
-        ui.option("--project NAME", "whose notes to show (default: the repository it starts in)"),
-        ui.option("--source NAME", "what recorded conversations are filed under", default="mcp"),
-        ui.option("--http", "streamable HTTP at /mcp instead; needs a key"),
-        ui.option("--host ADDRESS", "with --http: where to listen (default: server.host)"),
-        ui.option("--port PORT", "with --http: on which port (default: server.port)", type=int),
-        ui.option("--recorded", "a hook records the host's conversations already"),
-        json=False,
-    ),
-    "mcp install": ui.command(_install, *_UNINSTALL, ui.option("--remove", "the same as `hermes mcp uninstall`")),
-    "mcp uninstall": ui.command(_uninstall, *_UNINSTALL),
-    "mcp status": ui.command(_status),
-    "mcp record": ui.command(
-        _record,
-        ui.option("host HOST", "whose hook this is"),
-        ui.option("payload JSON", "what it reports (default: from standard input)", nargs="?"),
-    ),
-}

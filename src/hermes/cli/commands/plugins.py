@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 PROVIDER, ENGINE = "memory provider", "context engine"
 
 
-def _list(given: ui.Given, context: ui.Context) -> None:
+def plugins_list(given: ui.Given, context: ui.Context) -> None:
     rows = _rows(context)
     lines = []
     for row in rows:
@@ -71,7 +71,7 @@ def _rows(context: ui.Context) -> list[dict[str, Any]]:
     ]
 
 
-def _show(given: ui.Given, context: ui.Context) -> None:
+def plugins_show(given: ui.Given, context: ui.Context) -> None:
     found = [row for row in _rows(context) if row["name"] == given.name]
     if not found:
         raise _no_plugin(given.name, context)
@@ -104,11 +104,11 @@ def _no_plugin(name: str, context: ui.Context) -> NotFound:
     )
 
 
-def _path(_given: ui.Given, context: ui.Context) -> None:
+def plugins_path(_given: ui.Given, context: ui.Context) -> None:
     ui.line(os.path.join(context.home.operator, FOLDER))
 
 
-def _check(given: ui.Given, context: ui.Context) -> int:
+def plugins_check(given: ui.Given, context: ui.Context) -> int:
     """Loads each plug-in that somebody installed, or the ones that are named, and says what is wrong."""
     chosen = [*chosen_providers(context.settings), context.settings.text("context.engine")]
     installed = [row["name"] for row in _rows(context) if not row["bundled"]]
@@ -159,7 +159,7 @@ def run_provider_command(name: str, words: list[str], context: ui.Context) -> in
 _BUILT_IN_ONLY = "built-in only"
 
 
-def _setup(given: ui.Given, context: ui.Context) -> int:
+def memory_setup(given: ui.Given, context: ui.Context) -> int:
     if wrong := [each for each in given.set or [] if "=" not in each]:
         raise SettingsError(f"--set {wrong[0]!r}: expected key=value")
     pairs = (each.partition("=") for each in given.set or [])
@@ -167,7 +167,7 @@ def _setup(given: ui.Given, context: ui.Context) -> int:
     talking = sys.stdin.isatty() and not given.yes
     name = given.name or _picked(context.home.operator, talking=talking)
     if name in ("", "builtin", _BUILT_IN_ONLY):
-        _off(given, context)
+        memory_off(given, context)
         return ui.OK
     info = find_provider(name, context.home.operator)
     _install(name, info.pip_dependencies, yes=given.yes, talking=talking)
@@ -221,7 +221,7 @@ def _own_setup(name: str, provider: Any, context: ui.Context) -> None:
         raise SettingsError(f"the set-up of {name} failed ({told}), and it is not in use") from error
 
 
-def _off(_given: ui.Given, context: ui.Context) -> None:
+def memory_off(_given: ui.Given, context: ui.Context) -> None:
     several, one = context.settings.texts("memory.providers"), context.settings.text("memory.provider")
     set_value(context.home, FILE, "memory.provider", "")
     if several:
@@ -230,7 +230,7 @@ def _off(_given: ui.Given, context: ui.Context) -> None:
     ui.line(f"External memory is off{f' (it was {names})' if names else ''}; built-in memory stays as it is.")
 
 
-def _deliver(given: ui.Given, context: ui.Context) -> int:
+def memory_deliver(given: ui.Given, context: ui.Context) -> int:
     from hermes.base.values import Notices
     from hermes.session.external import build_manager, chosen_providers
 
@@ -346,27 +346,3 @@ def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[s
         provider.save_config(plain, home.operator)
     elif plain:
         provider_config.save_config(name, home.operator, plain)
-
-
-COMMANDS = {
-    "plugins list": ui.command(_list),
-    "plugins show": ui.command(_show, ui.option("name NAME", "the plug-in")),
-    "plugins path": ui.command(_path, json=False),
-    "plugins check": ui.command(
-        _check,
-        ui.option("names NAME", "left out: everything that was installed or is in use", nargs="*"),
-        ui.option("--connect", "also ask the backend"),
-    ),
-    "memory setup": ui.command(
-        _setup,
-        ui.option("name NAME", "the provider; without it you are asked", nargs="?"),
-        ui.option("--set KEY=VALUE", "answer one of its questions", action="append"),
-        ui.option("--yes", "ask nothing: use what is given, known or the default"),
-        ui.option("--no-check", "do not try to connect"),
-        json=False,
-    ),
-    "memory deliver": ui.command(
-        _deliver, ui.option("--seconds S", "how long to try (default: 60)", type=float, default=60.0), json=False
-    ),
-    "memory off": ui.command(_off, json=False),
-}

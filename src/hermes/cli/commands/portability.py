@@ -12,21 +12,23 @@ from hermes.base.errors import ForeignSettings, NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.portability.archive import ENCRYPTED, ArchiveReader, Key, Lock
-from hermes.portability.backups import (
+from hermes.portability.exchange import enable
+from hermes.portability.hermes_agent import Adopting, Adoption
+from hermes.portability.home import (
+    Selection,
     create_backup,
+    export_home,
+    import_home,
     list_backups,
     new_backup,
+    provider_paths,
     prune_backups,
     restore_backup,
     verify_backup,
 )
-from hermes.portability.consent import enable
-from hermes.portability.hermes_agent import Adopting, Adoption
-from hermes.portability.home import Selection, export_home, import_home, provider_paths
 from hermes.portability.merge import MergeExport
 from hermes.portability.move import at_hand
-from hermes.portability.openclaw import Migration, left_in, plan_cleanup
-from hermes.portability.sources import CONFLICTS, PRESETS, Options, is_running
+from hermes.portability.openclaw import Migration, Options, is_running, left_in, plan_cleanup
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE, named_project
 from hermes.storage.local.database import HERMES_AGENT as PROGRAM
@@ -42,11 +44,10 @@ if TYPE_CHECKING:
 
         def apply(self, report: Report) -> Report: ...
 
-    from hermes.portability.backups import Backup
-    from hermes.portability.home import Exported, Restored
+    from hermes.portability.home import Backup, Exported, Restored
 
 
-def _migrate(given: ui.Given, context: ui.Context) -> int:
+def claw_migrate(given: ui.Given, context: ui.Context) -> int:
     migration = Migration(
         context.home,
         Options(
@@ -101,7 +102,7 @@ def _end(given: ui.Given, report: Report, words: str, code: int = ui.OK) -> int:
     return code
 
 
-def _cleanup(given: ui.Given, _context: ui.Context) -> None:
+def claw_cleanup(given: ui.Given, _context: ui.Context) -> None:
     moves = plan_cleanup(given.source)
     running = is_running()
     lines = []
@@ -152,7 +153,7 @@ HERMES_AGENT = "hermes-agent"
 _PASSPHRASE = "HERMES_PASSPHRASE"  # noqa: S105 - the name of a variable
 
 
-def _export(given: ui.Given, context: ui.Context) -> int:
+def run_export(given: ui.Given, context: ui.Context) -> int:
     selection = Selection(
         person=given.person or "",
         project=named_project(given.project) if given.project else "",
@@ -206,7 +207,7 @@ def _conversations(done: Exported | Restored) -> str:
     return f"{counted(done.sessions, 'session')} and {counted(done.messages, 'message')}{more}"
 
 
-def _import(given: ui.Given, context: ui.Context) -> int:
+def run_import(given: ui.Given, context: ui.Context) -> int:
     if given.source == HERMES_AGENT:
         return _adopt(given, context)
     if given.path is not None:
@@ -246,7 +247,7 @@ def _show_restored(given: ui.Given, context: ui.Context, done: Any, lines: list[
     _offer(given, context.home.path, done.disabled)
 
 
-def _create(given: ui.Given, context: ui.Context) -> None:
+def backup_create(given: ui.Given, context: ui.Context) -> None:
     home = context.home
     elsewhere, problem = provider_paths(home)
     lock = _lock(given)
@@ -266,7 +267,7 @@ def _create(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-def _list(given: ui.Given, context: ui.Context) -> None:
+def backup_list(given: ui.Given, context: ui.Context) -> None:
     found = list_backups(context.home.path)
     lines = []
     for backup in found:
@@ -276,7 +277,7 @@ def _list(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, [_as_json(backup) for backup in found], *(lines or [none]))
 
 
-def _verify(given: ui.Given, context: ui.Context) -> None:
+def backup_verify(given: ui.Given, context: ui.Context) -> None:
     path = _named(given.file, context)
     count = verify_backup(path, _key(given))
     ui.show(
@@ -286,7 +287,7 @@ def _verify(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-def _restore(given: ui.Given, context: ui.Context) -> None:
+def backup_restore(given: ui.Given, context: ui.Context) -> None:
     path, home = _named(given.file, context), context.home.path
     if os.path.isdir(home):
         ui.confirm(
@@ -317,67 +318,3 @@ def _named(given: str | None, context: ui.Context) -> str:
 def _as_json(backup: Backup) -> dict[str, Any]:
     names = ("path", "made_at", "bytes", "files", "why", "left_out", "provider_paths")
     return {**ui.pick(backup, *names), "unreadable": backup.problem or None}
-
-
-_ENABLE = ui.option("--enable", "also enable the policies, commands, plug-ins and providers that it brings")
-_IDENTITY = ui.option("--identity FILE", "the secret key of an encrypted archive (a passphrase is asked for)")
-_FILE = (ui.option("file FILE", "a backup, by path or name (default: the newest)", nargs="?"), _IDENTITY)
-_ENCRYPT = (
-    ui.option(
-        "--encrypt", f"with a passphrase, which is asked for, or {_PASSPHRASE}; the name ends with .zip{ENCRYPTED}"
-    ),
-    ui.option("--recipient KEY", "encrypt for a public key (age1…, ssh-ed25519 …) instead", action="append"),
-)
-
-
-COMMANDS = {
-    "claw migrate": ui.command(
-        _migrate,
-        ui.DRY_RUN,
-        ui.option("--source DIR", "the old home (default: ~/.openclaw, ~/.clawdbot, ~/.moltbot)"),
-        ui.option("--preset", "full (default), or user-data: no secrets ever", choices=PRESETS, default="full"),
-        ui.option("--overwrite", "replace what is here and differs"),
-        ui.option("--migrate-secrets", "bring the known keys and tokens over too"),
-        ui.option("--workspace-target DIR", "a workspace that gets AGENTS.md"),
-        ui.option("--skill-conflict", "when a skill's name is taken", choices=CONFLICTS, default="skip"),
-        ui.option("--no-backup", "make no backup of this home first"),
-        _ENABLE,
-        ui.YES,
-    ),
-    "claw cleanup": ui.command(_cleanup, ui.option("--source DIR", "only this folder"), ui.DRY_RUN, ui.YES),
-    "export": ui.command(
-        _export,
-        ui.option("out OUT", "a name ending in .zip, or a folder to make", nargs="?"),
-        ui.option("--person NAME", "only this person's memory and conversations"),
-        ui.option("--project NAME", "only this project's notes and conversations"),
-        ui.option("--since TIME", "only conversations used since, such as 2026-01-01"),
-        ui.option("--until TIME", "only conversations begun before"),
-        ui.option("--with-secrets", "put .env in, in plain text"),
-        ui.option("--no-reading", "leave out the Markdown copies of conversations"),
-        *_ENCRYPT,
-    ),
-    "import": ui.command(
-        _import,
-        ui.option("source ARCHIVE", f"an export (zip or folder), or {HERMES_AGENT}"),
-        ui.option("path HOME", f"with {HERMES_AGENT}: its home (default: ~/.hermes)", nargs="?"),
-        ui.option("--replace", "put it in the place of this home, which is kept"),
-        ui.option("--merge", "add what it holds to this home"),
-        ui.option("--dry-run", f"{HERMES_AGENT}, --merge: say what would come in"),
-        ui.option("--yes", f"{HERMES_AGENT}, --merge: do it without asking"),
-        ui.option("--overwrite", f"{HERMES_AGENT}: replace what is there and differs"),
-        ui.option("--migrate-secrets", f"{HERMES_AGENT}: bring the keys of .env too"),
-        ui.option("--no-backup", f"{HERMES_AGENT}, --merge: make no backup first"),
-        _IDENTITY,
-        _ENABLE,
-    ),
-    "backup create": ui.command(
-        _create,
-        ui.option("--out FILE", "where to write (default: in backups/ of the home)"),
-        ui.option("--why TEXT", "a note for the list", default=""),
-        ui.option("--keep N", "then remove all but the newest N", type=ui.whole_number(1)),
-        *_ENCRYPT,
-    ),
-    "backup list": ui.command(_list),
-    "backup verify": ui.command(_verify, *_FILE),
-    "backup restore": ui.command(_restore, *_FILE, _ENABLE, ui.YES),
-}

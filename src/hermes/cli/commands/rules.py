@@ -1,37 +1,42 @@
-"""`hermes rules`: the person's standing rules, and which of them a call would fire."""
+"""`hermes rules`, `reminders` and `trust`: what the person wants kept to, brought up and trusted."""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.dates import zone_of
 from hermes.base.errors import SettingsError
 from hermes.cli import ui
-from hermes.memory.rules import ENFORCE, RuleBook
+from hermes.memory.reminders import DONE, WAITING, Reminders, Wanted, understood
+from hermes.memory.rules import RuleBook
 from hermes.memory.triggers import Situation
+from hermes.settings.home import project_root
+from hermes.settings.trust import DecisionLog, TrustedFolders
 
 if TYPE_CHECKING:
     from hermes.memory.rules import Rule
+    from hermes.settings.home import Home
 
-_ID = ui.option("id ID", "the rule, as `hermes rules list` names it")
 
-
-def _list(given: ui.Given, context: ui.Context) -> None:
+def rules_list(given: ui.Given, context: ui.Context) -> None:
     rules = RuleBook(context.home).all()
     lines = [line for rule in rules for line in _in_lines(rule)]
     nothing = "no rules yet; state one in a conversation, or `hermes rules add TEXT`"
     ui.show(given, [_as_dict(rule) for rule in rules], *(lines or [nothing]))
 
 
-def _add(given: ui.Given, context: ui.Context) -> None:
+def rules_add(given: ui.Given, context: ui.Context) -> None:
     enforce = given.enforce or context.settings.text("rules.enforce")
     rule = RuleBook(context.home).add(given.text, enforce=enforce)
     ui.show(given, _as_dict(rule), *_in_lines(rule))
 
 
-def _test(given: ui.Given, context: ui.Context) -> None:
+def rules_test(given: ui.Given, context: ui.Context) -> None:
     """Which rules would fire on a call: a command, a tool with its arguments, or a path that is written."""
     arguments: dict[str, Any] = {}
     if given.arguments:
@@ -60,7 +65,10 @@ def _switch(given: ui.Given, context: ui.Context, *, on: bool) -> None:
     ui.show(given, _as_dict(rule), f"{rule.id} is {'on' if on else 'off'}: {rule.text}")
 
 
-def _remove(given: ui.Given, context: ui.Context) -> None:
+rules_on, rules_off = partial(_switch, on=True), partial(_switch, on=False)
+
+
+def rules_remove(given: ui.Given, context: ui.Context) -> None:
     rule = RuleBook(context.home).remove(given.id)
     ui.show(given, _as_dict(rule), f"removed {rule.id}: {rule.text}")
 
@@ -83,30 +91,97 @@ def _as_dict(rule: Rule) -> dict[str, Any]:
 
 def _moment(text: str | None, context: ui.Context) -> datetime:
     if text is None:
-        return datetime.now(zone_of(context.settings.text("timezone"))).replace(tzinfo=None)
+        return _now(context)
     try:
         return datetime.fromisoformat(text).replace(tzinfo=None)
     except ValueError as error:
         raise SettingsError(f"--at: expected a time such as 2026-03-07T14:00, found {text!r}") from error
 
 
-COMMANDS = {
-    "rules list": ui.command(_list),
-    "rules add": ui.command(
-        _add,
-        ui.option("text TEXT", "the rule, as you would say it"),
-        ui.option("--enforce", "what it does to a call it fires on (default: rules.enforce)", choices=ENFORCE),
-    ),
-    "rules test": ui.command(
-        _test,
-        ui.option("text TEXT", "a shell command; with --tool or --path, what the person says", nargs="?"),
-        ui.option("--tool NAME", "the tool that is called (default: terminal, or write_file with --path)"),
-        ui.option("--arguments JSON", "the arguments of the call"),
-        ui.option("--path PATH", "the file that is written or read"),
-        ui.option("--user TEXT", "what the person says in this turn"),
-        ui.option("--at TIME", "when, such as 2026-03-07T14:00 (default: now)"),
-    ),
-    "rules on": ui.command(lambda given, context: _switch(given, context, on=True), _ID),
-    "rules off": ui.command(lambda given, context: _switch(given, context, on=False), _ID),
-    "rules remove": ui.command(_remove, _ID),
-}
+def reminders_list(given: ui.Given, context: ui.Context) -> None:
+    found = [each for each in Reminders(context.home).all() if given.all or each.state != DONE]
+    lines = [
+        f"{each.id}  {each.text}  ({each.when}{'' if each.state == WAITING else f', {each.state}'})" for each in found
+    ]
+    nothing = "no reminders; say `remind me tomorrow at 9 to …` in a conversation, or `hermes reminders add TEXT`"
+    ui.show(given, [each.as_dict() for each in found], *(lines or [nothing]))
+
+
+def reminders_add(given: ui.Given, context: ui.Context) -> None:
+    now = _now(context)
+    if given.topic:
+        wanted = Wanted(text=given.text, words=tuple(given.topic.lower().split()))
+    elif given.at:
+        wanted = Wanted(text=given.text, due=understood(_at(given.at), now).due)
+    else:
+        wanted = understood(given.text, now)
+    made = Reminders(context.home).add(wanted)
+    ui.show(given, made.as_dict(), f"{made.id}  {made.text}  ({made.when})")
+
+
+def reminders_done(given: ui.Given, context: ui.Context) -> None:
+    made = Reminders(context.home).change(given.id, state=DONE)
+    ui.show(given, made.as_dict(), f"done: {made.text}")
+
+
+def reminders_snooze(given: ui.Given, context: ui.Context) -> None:
+    wanted = understood(_at(given.until), _now(context))
+    if not wanted.due:
+        raise SettingsError(f"{given.until!r} is not a time; write it like `tomorrow at 9` or `in 2 hours`")
+    made = Reminders(context.home).change(given.id, state=WAITING, due=wanted.due, words=())
+    ui.show(given, made.as_dict(), f"{made.id} comes up again {made.when}: {made.text}")
+
+
+def _at(text: str) -> str:
+    """A clock time alone is meant as one: "9:30" and "14" as "at 9:30" and "at 14"."""
+    alone = text[:1].isdigit() and "-" not in text and len(text.split()) == 1
+    return f"at {text}" if alone else text.replace("T", " at ", 1)
+
+
+def _now(context: ui.Context) -> datetime:
+    return datetime.now(zone_of(context.settings.text("timezone"))).replace(tzinfo=None)
+
+
+_NOTES = (".hermes.md", "HERMES.md", "AGENTS.md", "agents.md", "CLAUDE.md", "claude.md", ".cursorrules", ".cursor")
+_QUESTION = (
+    "{folder} is new here. Do you trust what is in it (its files, AGENTS.md and other notes for agents)?\n"
+    "If not, they are shown to the model all the same, and what it saves after reading them waits for your approval. "
+    "`hermes trust` changes that later."
+)
+
+
+def ask_about(home: Home, cwd: str) -> None:
+    """Asks once, at a terminal, about the repository around this folder, or about a folder with notes for agents."""
+    folders, here = TrustedFolders(home), os.path.realpath(cwd)
+    folder = project_root(here) or here
+    if not sys.stdin.isatty() or not sys.stdout.isatty() or folders.decision(folder) is not None:
+        return
+    if not project_root(here) and not any(os.path.lexists(os.path.join(here, name)) for name in _NOTES):
+        return  # nothing in it speaks to a model by itself
+    if folder in (os.path.realpath(os.path.expanduser("~")), os.path.dirname(folder)):
+        return  # nobody means everything they have
+    ui.line(_QUESTION.format(folder=folder))
+    folders.add(folder, trusted=ui.said_yes("trust it?"))
+
+
+def trust_add(given: ui.Given, context: ui.Context) -> None:
+    path = TrustedFolders(context.home).add(given.dir)
+    ui.show(given, {"path": path, "trusted": True}, f"{path} is trusted")
+
+
+def trust_remove(given: ui.Given, context: ui.Context) -> None:
+    path = TrustedFolders(context.home).remove(given.dir)
+    ui.show(given, {"path": path, "trusted": None}, f"{path} is no longer on the list; it counts as outside")
+
+
+def trust_list(given: ui.Given, context: ui.Context) -> None:
+    found = sorted(TrustedFolders(context.home).all().items())
+    lines = [f"{'trusted    ' if trusted else 'not trusted'}  {path}" for path, trusted in found]
+    document = [{"path": path, "trusted": trusted} for path, trusted in found]
+    ui.show(given, document, *(lines or ["no folder is trusted yet; `hermes trust add DIR` adds one"]))
+
+
+def trust_log(given: ui.Given, context: ui.Context) -> None:
+    found = DecisionLog(context.home).newest(given.count)
+    lines = [f"{ui.when(each['at'])}  {each['verdict']:<5}  {each['sink']:<8}  {each['reason']}" for each in found]
+    ui.show(given, found, *(lines or ["the gate has not decided anything yet"]))

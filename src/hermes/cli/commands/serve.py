@@ -10,13 +10,12 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import ExtraMissing, HermesError, SettingsError
-from hermes.base.errors import command as install_command
+from hermes.base.errors import HermesError, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.operations.forget import finish_removals, forget, rehearse
 from hermes.settings.home import DATABASE
-from hermes.settings.people import APPROVE, OWNER, People
+from hermes.settings.people import APPROVE, People
 
 if TYPE_CHECKING:
     import socket
@@ -72,11 +71,9 @@ _LAST_PORT = 65535
 
 def start(context: ui.Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> None:
     """Serves until it is told to stop (SIGINT, SIGTERM), then lets what is running finish."""
-    try:
+    with ui.needing("server"):
         from hermes.http_server import HttpServer, raise_descriptor_limit
         from hermes.server.app import build
-    except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
     raise_descriptor_limit()
     settings = context.settings
     service = build(context.home, only_mcp=only_mcp)
@@ -120,20 +117,18 @@ def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
         ui.problem(f"{error}; until then only memory, search and MCP are served")
 
 
-def _serve(given: ui.Given, context: ui.Context) -> None:
+def run_serve(given: ui.Given, context: ui.Context) -> None:
     start(context, host=given.host or "", port=given.port)
 
 
 _WEB_DRAIN_SECONDS = 1  # nothing that takes long runs there
 
 
-def _web_page(given: ui.Given, context: ui.Context) -> None:
+def run_ui(given: ui.Given, context: ui.Context) -> None:
     """Serves the web page of this home on loopback until it is stopped."""
-    try:
+    with ui.needing("server"):
         from hermes.http_server import HttpServer
         from hermes.server.app import build_web_page
-    except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
     page = build_web_page(context.home)
     server = HttpServer(page.app, _listen("127.0.0.1", given.port or 0), drain_seconds=_WEB_DRAIN_SECONDS)
     address = f"http://127.0.0.1:{server.port}{page.link()}"
@@ -155,18 +150,16 @@ def _open_browser(address: str) -> bool:
         return False
 
 
-def _run(given: ui.Given, context: ui.Context) -> None:
+def gateway_run(given: ui.Given, context: ui.Context) -> None:
     import signal
     import threading
 
-    try:
+    with ui.needing("server"):
         from hermes.gateway.service import Gateway
         from hermes.http_server import raise_descriptor_limit
 
         raise_descriptor_limit()
         gateway = Gateway(context.home, port=given.port)
-    except ImportError as error:
-        raise ExtraMissing(f"{error.name} is not installed; {install_command('server')} brings it") from error
     log_with_times()
     sys.setswitchinterval(_SWITCH_SECONDS)
     over = threading.Event()
@@ -181,7 +174,7 @@ def _run(given: ui.Given, context: ui.Context) -> None:
         os._exit(ui.OK)  # everything is stored; the threads that still wait for a model have nothing left to save
 
 
-def _status(given: ui.Given, context: ui.Context) -> int:
+def gateway_status(given: ui.Given, context: ui.Context) -> int:
     from hermes.gateway.service import stored_status
 
     status, lines = stored_status(context.home), []
@@ -202,7 +195,7 @@ def _status(given: ui.Given, context: ui.Context) -> int:
     return ui.OK if status["running"] else ui.REFUSED
 
 
-def _pair(given: ui.Given, context: ui.Context) -> None:
+def gateway_pair(given: ui.Given, context: ui.Context) -> None:
     from hermes.gateway.directory import PAIR
 
     with _directory(context) as directory:
@@ -215,14 +208,14 @@ def _pair(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-def _unpair(given: ui.Given, context: ui.Context) -> None:
+def gateway_unpair(given: ui.Given, context: ui.Context) -> None:
     with _directory(context) as directory:
         directory.unlink(given.platform, given.account)
     done: dict[str, Any] = {"platform": given.platform, "account": given.account}
     ui.show(given, done, f"{given.platform} account {given.account} is nobody's any more")
 
 
-def _people(given: ui.Given, context: ui.Context) -> None:
+def gateway_people(given: ui.Given, context: ui.Context) -> None:
     with _directory(context) as directory:
         accounts = directory.accounts()
     lines = [f"{each['person']:<20}  {each['platform']:<10} {each['account']}  (by {each['by']})" for each in accounts]
@@ -247,7 +240,7 @@ _SHOWN = 60  # letters of a phrase
 _KEY = "    {}\nThis is the only time it is shown: only its SHA-256 is kept."
 
 
-def _list(given: ui.Given, context: ui.Context) -> None:
+def users_list(given: ui.Given, context: ui.Context) -> None:
     people = People(context.home)
     everybody = people.all()
     document, lines = [], []
@@ -268,7 +261,7 @@ def _may(key: Key) -> str:
     return f"  may {', '.join(key.rights)}" if key.rights else ""
 
 
-def _add(given: ui.Given, context: ui.Context) -> None:
+def users_add(given: ui.Given, context: ui.Context) -> None:
     people = People(context.home)
     person = people.add(given.name, given.note)
     rights = (APPROVE,) if given.approve else ()
@@ -278,7 +271,7 @@ def _add(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, document, f"{person.name} has a home at {home}", *([_KEY.format(secret)] if secret else []))
 
 
-def _key(given: ui.Given, context: ui.Context) -> None:
+def users_key(given: ui.Given, context: ui.Context) -> None:
     people = People(context.home)
     if given.revoke:
         people.revoke(given.name, given.revoke)
@@ -290,7 +283,7 @@ def _key(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, document, f"key {key.id} of {given.name}{_may(key)}", _KEY.format(secret))
 
 
-def _forget(given: ui.Given, context: ui.Context) -> int:
+def users_forget(given: ui.Given, context: ui.Context) -> int:
     people = People(context.home)
     finish_removals(people.home)
     sure = given.yes and not given.dry_run
@@ -330,56 +323,3 @@ def _report_lines(report: Forgotten) -> Iterator[str]:
         yield f"    ! {problem}"
     if not report.done:
         yield f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good"
-
-
-_APPROVE = ui.option("--approve", "the key may also decide about writes that wait for the person")
-
-
-COMMANDS = {
-    "serve": ui.command(
-        _serve,
-        ui.option("--host ADDRESS", "where to listen (default: server.host, 127.0.0.1)"),
-        ui.option("--port PORT", "on which port (default: server.port, 8484)", type=int),
-        json=False,
-    ),
-    "ui": ui.command(
-        _web_page,
-        ui.option("--no-browser", "print the one-time link instead of opening it"),
-        ui.option("--port PORT", "on which port of 127.0.0.1 (default: any free one)", type=int),
-        json=False,
-    ),
-    "gateway run": ui.command(
-        _run, ui.option("--port PORT", "where webhooks knock (default: gateway.port, 8485)", type=int), json=False
-    ),
-    "gateway status": ui.command(_status),
-    "gateway pair": ui.command(
-        _pair, ui.option("name NAME", "whose account it will be (`hermes users list`, or owner)")
-    ),
-    "gateway unpair": ui.command(
-        _unpair,
-        ui.option("platform PLATFORM", "telegram or webhook"),
-        ui.option("account ACCOUNT", "the account as `hermes gateway people` shows it"),
-    ),
-    "gateway people": ui.command(_people),
-    "users list": ui.command(_list),
-    "users add": ui.command(
-        _add,
-        ui.option("name NAME", "small letters, digits, - and _"),
-        ui.option("--note TEXT", "a remark for you, such as the person's full name", default=""),
-        ui.option("--no-key", "make no key yet"),
-        _APPROVE,
-    ),
-    "users key": ui.command(
-        _key,
-        ui.option("name NAME", f"whose; {OWNER} for the home itself"),
-        ui.option("--label TEXT", "what the key is for", default=""),
-        _APPROVE,
-        ui.option("--revoke ID", "instead of making a key, make this one useless"),
-    ),
-    "users forget": ui.command(
-        _forget,
-        ui.option("name NAME", "whom to remove"),
-        ui.option("--yes", "do it; without this, only say what would be removed"),
-        ui.option("--dry-run", "only say what would be removed"),
-    ),
-}

@@ -12,18 +12,17 @@ from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.memory.entries import preview
-from hermes.session.approvals import PendingWrites, origins
 from hermes.session.background import Background
 from hermes.session.curator import Curator, helper_for
 from hermes.session.parts import open_parts, open_past
 from hermes.skills import lifecycle
-from hermes.skills.files import PendingSkill, skills_folder
+from hermes.skills.files import skills_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def _list(given: ui.Given, context: ui.Context) -> None:
+def skills_list(given: ui.Given, context: ui.Context) -> None:
     found = _call(context, "skills_list", {"category": given.category} if given.category else {})
     notes = [f"  ({each['note']})" if each.get("note") else "" for each in found["skills"]]
     lines = [
@@ -33,14 +32,14 @@ def _list(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, found["skills"], *(lines or [found["message"]]))
 
 
-def _show(given: ui.Given, context: ui.Context) -> None:
+def skills_show(given: ui.Given, context: ui.Context) -> None:
     arguments = {"name": given.name} | ({"file_path": given.file} if given.file else {})
     found = _call(context, "skill_view", arguments)
     linked = [f"linked: {path}" for paths in found.get("linked_files", {}).values() for path in paths]
     ui.show(given, found, found["content"], *linked)
 
 
-def _path(given: ui.Given, context: ui.Context) -> None:
+def skills_path(given: ui.Given, context: ui.Context) -> None:
     folder = context.home.join("skills")
     if given.name:
         folder = os.path.join(folder, os.path.dirname(_call(context, "skill_view", {"name": given.name})["path"]))
@@ -55,10 +54,7 @@ def _call(context: ui.Context, tool: str, arguments: dict[str, Any]) -> dict[str
     return result
 
 
-_LISTING = "hermes skills pending"
-
-
-def _usage(given: ui.Given, context: ui.Context) -> None:
+def skills_usage(given: ui.Given, context: ui.Context) -> None:
     found = _skill_states(context)
     gone = lifecycle.archived(_root(context))
     lines = []
@@ -88,36 +84,10 @@ def _one(act: Callable[[str, str], str], done: str) -> Callable[[ui.Given, ui.Co
     return command
 
 
-def _pending(given: ui.Given, context: ui.Context) -> None:
-    waiting = _waiting(context)
-    lines = []
-    for each in waiting:
-        lines.append(f"{each.id}  {ui.when(each.created_at)}  {each.summary}  by {each.origin}")
-        lines += [f"          {line}" for line in origins(each)]
-    ui.show(given, [each.as_dict() for each in waiting], *(lines or ["nothing is pending"]))
-
-
-def _approve(given: ui.Given, context: ui.Context) -> None:
-    done = [PendingWrites(context.home).approve(each) for each in _chosen(given, context)]
-    shown = [{"id": each.pending.id, "message": each.message} for each in done]
-    ui.show(given, shown, *(f"{each['id']}: {each['message']}" for each in shown))
-
-
-def _reject(given: ui.Given, context: ui.Context) -> None:
-    rejected = [PendingWrites(context.home).reject(each) for each in _chosen(given, context)]
-    ui.show(given, [each.as_dict() for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected))
-
-
-def _chosen(given: ui.Given, context: ui.Context) -> list[str]:
-    waiting = [each.id for each in _waiting(context)]
-    for each in given.ids:
-        if each not in waiting:
-            raise NotFound(f"nothing is pending under {each!r}; `{_LISTING}` lists what is")
-    return ui.chosen_ids(given, _LISTING, lambda: waiting)
-
-
-def _waiting(context: ui.Context) -> list[PendingSkill]:
-    return [each for each in PendingWrites(context.home).all() if isinstance(each, PendingSkill)]
+skills_pin = _one(partial(lifecycle.pin, pinned=True), "pinned")
+skills_unpin = _one(partial(lifecycle.pin, pinned=False), "no longer pinned")
+skills_archive = _one(lambda root, name: lifecycle.archive(root, name, time.time())[0], "archived")
+skills_restore = _one(lifecycle.restore, "restored")
 
 
 def _skill_states(context: ui.Context) -> list[lifecycle.SkillState]:
@@ -132,7 +102,7 @@ def _root(context: ui.Context) -> str:
     return folder.path
 
 
-def _status(given: ui.Given, context: ui.Context) -> None:
+def curator_status(given: ui.Given, context: ui.Context) -> None:
     curator = _curator(context)
     last = curator.log.last()
     state: dict[str, Any] = {
@@ -153,7 +123,7 @@ def _status(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-def _run(given: ui.Given, context: ui.Context) -> None:
+def curator_run(given: ui.Given, context: ui.Context) -> None:
     with open_past(context.home) or nullcontext() as past:
         budget = Background(past, context.settings) if past is not None else None
         curator = _curator(context, budget, helper=True)
@@ -167,19 +137,22 @@ def _run(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, run, *_run_lines(run))
 
 
-def _pause(given: ui.Given, context: ui.Context, *, paused: bool = True) -> None:
+def curator_pause(given: ui.Given, context: ui.Context, *, paused: bool = True) -> None:
     _curator(context).log.set(paused=paused)
     ui.show(given, {"paused": paused}, "paused" if paused else "runs by schedule again")
 
 
-def _log(given: ui.Given, context: ui.Context) -> None:
+curator_resume = partial(curator_pause, paused=False)
+
+
+def curator_log(given: ui.Given, context: ui.Context) -> None:
     runs = _curator(context).log.runs()
     wanted = runs[-given.limit :] if given.limit else runs
     lines = [line for run in reversed(wanted) for line in _run_lines(run)]
     ui.show(given, wanted, *(lines or ["the curator has not run yet"]))
 
 
-def _undo(given: ui.Given, context: ui.Context) -> None:
+def curator_undo(given: ui.Given, context: ui.Context) -> None:
     undone = _curator(context).undo(given.run or "")
     ui.show(
         given, undone, f"run {undone['undoes']} was taken back ({', '.join(undone['changes']) or 'no memory change'})"
@@ -238,42 +211,3 @@ def _contradictions(found: list[dict[str, str]]) -> Iterator[str]:
     for each in found:
         yield f"  ! {each['target']}: {each['why']}; which one holds? `hermes memory remove` takes the other away"
         yield f"      {preview(each['one'])}\n      {preview(each['other'])}"
-
-
-_ONE = (ui.option("name NAME", "the skill, or category/name"),)
-_DECISION = (*ui.ids(_LISTING),)
-
-
-COMMANDS = {
-    "skills list": ui.command(_list, ui.option("--category CATEGORY", "only this category")),
-    "skills show": ui.command(
-        _show,
-        ui.option("name NAME", "the skill, or category/name"),
-        ui.option("--file PATH", "one of its linked files"),
-    ),
-    "skills path": ui.command(_path, ui.option("name NAME", "a skill (default: the folder of all skills)", nargs="?")),
-    "skills usage": ui.command(_usage),
-    "skills pin": ui.command(_one(lambda root, name: lifecycle.pin(root, name, pinned=True), "pinned"), *_ONE),
-    "skills unpin": ui.command(
-        _one(lambda root, name: lifecycle.pin(root, name, pinned=False), "no longer pinned"), *_ONE
-    ),
-    "skills archive": ui.command(
-        _one(lambda root, name: lifecycle.archive(root, name, time.time())[0], "archived"), *_ONE
-    ),
-    "skills restore": ui.command(_one(lifecycle.restore, "restored"), *_ONE),
-    "skills pending": ui.command(_pending),
-    "skills approve": ui.command(_approve, *_DECISION),
-    "skills reject": ui.command(_reject, *_DECISION),
-    "curator status": ui.command(_status),
-    "curator run": ui.command(
-        _run,
-        ui.option("--dry-run", "say what would be done and change nothing"),
-        ui.option("--if-due", "only when the schedule says so (for cron)"),
-    ),
-    "curator pause": ui.command(_pause),
-    "curator resume": ui.command(partial(_pause, paused=False)),
-    "curator log": ui.command(_log, ui.option("-n --limit N", "only the newest N (default: all)", type=int, default=0)),
-    "curator undo": ui.command(
-        _undo, ui.option("run RUN", "its id from the log (default: the newest that changed)", nargs="?")
-    ),
-}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound, WriteRefused
@@ -21,7 +22,7 @@ from hermes.memory.entries import (
     provenance,
     replay,
 )
-from hermes.memory.store import ALL_TARGETS, MemoryStore, find, usage
+from hermes.memory.store import MemoryStore, find, usage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -62,21 +63,6 @@ def open_store(context: ui.Context, given: ui.Given | None = None) -> MemoryStor
     return store
 
 
-PROJECT = ui.option("--project NAME", "the notes of a project: its name, or . for this repository")
-
-
-def targets(default: str | None = "") -> tuple[ui.Option, ui.Option]:
-    usual = "all" if default is None else "memory"
-    return ui.option("--target", f"default: {usual}", choices=ALL_TARGETS, default=default), PROJECT
-
-
-def _which(words: str, **more: Any) -> tuple[ui.Option, ui.Option]:
-    return (
-        ui.option(words, "its number in the list, or a piece of the entry that no other entry has", **more),
-        ui.option("--text", f"{words.split()[1]} is a piece of the entry even if it is a number"),
-    )
-
-
 def _numbered(store: MemoryStore, target: str, word: str, given: ui.Given) -> str:
     """The entry that has this number in the list; "" when there is none, or the word is meant as text."""
     if given.text or not (word.isascii() and word.isdecimal()):
@@ -96,13 +82,13 @@ def report(given: ui.Given, *writes: Written, several: bool = False) -> None:
         }
         for written in writes
     ]
-    lines = [
-        f"{each.message} ({each.target}: {each.usage}{f', change {each.change.id}' if each.change else ''})"
-        if each.limit
-        else each.message
-        for each in writes
-    ]
-    ui.show(given, documents if several else documents[0], *lines)
+    ui.show(given, documents if several else documents[0], *map(in_words, writes))
+
+
+def in_words(written: Written) -> str:
+    """What a write did; one with a limit also says how full its file is now."""
+    change = f", change {written.change.id}" if written.change else ""
+    return f"{written.message} ({written.target}: {written.usage}{change})" if written.limit else written.message
 
 
 def _list_archived(given: ui.Given, store: MemoryStore) -> None:
@@ -136,19 +122,23 @@ def _chosen(store: MemoryStore, given: ui.Given) -> Sequence[str]:
     return [given.target] if given.target else store.targets
 
 
-def _restore(given: ui.Given, context: ui.Context) -> None:
+def memory_restore(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     archived = [each for target in store.targets for each in store.archived(target)]
     wanted = find([each for each in archived if given.target in (None, each.target)], given.words)
     report(given, store.restore(wanted.target, wanted.entry, cause=BY_HAND))
 
 
-def _mark(given: ui.Given, context: ui.Context, kind: str, done: str) -> None:
+def _mark(given: ui.Given, context: ui.Context, *, kind: str, done: str) -> None:
     store = open_store(context, given)
     target, entry = _entry(store, given)
     store.marks_file(target).add(kind, [entry])
     document = {"target": target, "entry": entry, "pinned": kind == PIN}
     ui.show(given, document, f"{done}: {preview(entry)} ({target})")
+
+
+memory_pin = partial(_mark, kind=PIN, done="pinned")
+memory_unpin = partial(_mark, kind=UNPIN, done="no longer pinned")
 
 
 def _entry(store: MemoryStore, given: ui.Given) -> tuple[str, str]:
@@ -162,7 +152,7 @@ def _entry(store: MemoryStore, given: ui.Given) -> tuple[str, str]:
     raise NotFound(f"no entry contains {preview(words)!r}; `hermes memory list` shows them")
 
 
-def _list(given: ui.Given, context: ui.Context) -> None:
+def memory_list(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     if given.archived:
         _list_archived(given, store)
@@ -217,7 +207,7 @@ def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str
     }
 
 
-def _show(given: ui.Given, context: ui.Context) -> None:
+def memory_show(given: ui.Given, context: ui.Context) -> None:
     store, words = open_store(context, given), " ".join(given.which)
     entries = store.entries(given.target)
     with _hinting_at_target(store, given, words):
@@ -259,7 +249,7 @@ def _show(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-def _conflicts(given: ui.Given, context: ui.Context) -> None:
+def memory_conflicts(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     found = [each for target in _chosen(store, given) for each in store.conflicts(target)]
     if given.settle:
@@ -287,15 +277,15 @@ def _day(moment: float) -> str:
     return ui.when(moment)[:10] if moment else "unknown   "
 
 
-def _add(given: ui.Given, context: ui.Context) -> None:
+def memory_add(given: ui.Given, context: ui.Context) -> None:
     report(given, open_store(context, given).add(given.target, _content(given.content), cause=BY_HAND))
 
 
-def _replace(given: ui.Given, context: ui.Context) -> None:
+def memory_replace(given: ui.Given, context: ui.Context) -> None:
     _change_entry(given, context, given.old_text, _content([given.content]))
 
 
-def _remove(given: ui.Given, context: ui.Context) -> None:
+def memory_remove(given: ui.Given, context: ui.Context) -> None:
     _change_entry(given, context, " ".join(given.old_text), None)
 
 
@@ -343,7 +333,7 @@ def _content(words: list[str]) -> str:
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
 
 
-def _log(given: ui.Given, context: ui.Context) -> None:
+def memory_log(given: ui.Given, context: ui.Context) -> None:
     changes = _changes(open_store(context, given), given.target)
     told = _told(given.session, context, changes) if given.session else {}
     wanted = [each for each in changes if any(given.grep in entry for entry in each.removed() + each.added())]
@@ -381,7 +371,7 @@ def _told(name: str, context: ui.Context, changes: list[Change]) -> dict[str, st
         return how_told(db, named(db, name).id, changes)
 
 
-def _undo(given: ui.Given, context: ui.Context) -> None:
+def memory_undo(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     changes = _changes(store)
     change = _find(store, given.change) if given.change else newest_to_undo(changes)
@@ -392,7 +382,7 @@ def _undo(given: ui.Given, context: ui.Context) -> None:
     report(given, store.undo(change.id, cause=BY_HAND))
 
 
-def _diff(given: ui.Given, context: ui.Context) -> None:
+def memory_diff(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     change = _find(store, given.since or given.change)
     removed, added = change.removed(), change.added()
@@ -438,56 +428,3 @@ def _headline(change: Change) -> str:
 def _difference(removed: Iterable[str], added: Iterable[str]) -> list[str]:
     lines = [ui.indented(entry, "    - ") for entry in removed]
     return lines + [ui.indented(entry, "    + ") for entry in added]
-
-
-_MARK = (*_which("words ENTRY"), *targets(None))
-
-
-COMMANDS = {
-    "memory restore": ui.command(
-        _restore, ui.option("words TEXT", "a piece of the entry that no other entry has"), *targets(None)
-    ),
-    "memory pin": ui.command(lambda given, context: _mark(given, context, PIN, "pinned"), *_MARK),
-    "memory unpin": ui.command(lambda given, context: _mark(given, context, UNPIN, "no longer pinned"), *_MARK),
-    "memory list": ui.command(
-        _list, ui.option("--archived", "the entries that made room for others instead"), *targets(None)
-    ),
-    "memory show": ui.command(
-        _show,
-        *_which("which ENTRY", nargs="+"),
-        ui.option("--history", "also what it took the place of, with the day until which that held"),
-        *targets(),
-    ),
-    "memory conflicts": ui.command(
-        _conflicts,
-        ui.option("--settle N", "settle the conflict with this number", type=int, default=0),
-        ui.option("--keep", "which entry stays (default: new)", choices=("new", "old", "both"), default="new"),
-        *targets(None),
-    ),
-    "memory add": ui.command(
-        _add, ui.option("content TEXT", "the entry; - reads it from standard input", nargs="+"), *targets()
-    ),
-    "memory replace": ui.command(
-        _replace,
-        *_which("old_text OLD"),
-        ui.option("content NEW", "the whole new entry; - reads it from standard input"),
-        *targets(),
-    ),
-    "memory remove": ui.command(_remove, *_which("old_text OLD", nargs="+"), *targets()),
-    "memory log": ui.command(
-        _log,
-        ui.option("-n --limit N", "only the newest N (default: all)", type=int, default=0),
-        ui.option("--grep TEXT", "only changes whose entries contain this", default=""),
-        ui.option("--session ID|TITLE", "only what this conversation learned or wrote, when and how"),
-        *targets(None),
-    ),
-    "memory undo": ui.command(
-        _undo, ui.option("change CHANGE", "its id from the log (default: the newest change)", nargs="?"), PROJECT
-    ),
-    "memory diff": ui.command(
-        _diff,
-        ui.option("change CHANGE", "its id from the log (default: the newest change)", nargs="?"),
-        ui.option("--since CHANGE", "from the state before this change until now"),
-        PROJECT,
-    ),
-}

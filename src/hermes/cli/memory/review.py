@@ -1,7 +1,8 @@
-"""`hermes memory` where a person decides: pending writes, edited files, scans, imports, starting over."""
+"""`hermes memory` and `hermes skills` where a person decides: pending writes, edited files, scans, imports."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound, SettingsError, StorageError, WriteRefused
@@ -9,11 +10,11 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.commands.inspect import judge, judged_lines
 from hermes.cli.commands.portability import carry_out
-from hermes.cli.memory.entries import BY_HAND, PROJECT, open_store, report, targets
+from hermes.cli.memory.entries import BY_HAND, in_words, open_store, report
 from hermes.memory.approval import Approvals
 from hermes.memory.store import TARGETS, usage
 from hermes.operations.checks import examine
-from hermes.portability.notes import FORMATS, MemoryImport
+from hermes.portability.notes import MemoryImport
 from hermes.safety.scanner import scan_entries
 from hermes.session.approvals import PendingWrites, origins
 from hermes.session.external import chosen_providers
@@ -23,13 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hermes.memory.store import MemoryStore, Written
-    from hermes.session.approvals import Approved, PendingWrite
+    from hermes.session.approvals import PendingWrite
 
 
-_LISTING = "hermes memory pending"
-
-
-def _status(given: ui.Given, context: ui.Context) -> None:
+def memory_status(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     waiting, unreadable = Approvals(context.home).pending()
     targets = (*TARGETS, "project") if "project" in store.targets else TARGETS
@@ -103,27 +101,26 @@ def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
     }
 
 
-def _pending(given: ui.Given, context: ui.Context) -> None:
-    pending = PendingWrites(context.home)
-    lines = []
-    for each in pending.all():
+def _pending(given: ui.Given, context: ui.Context, *, skills: bool) -> None:
+    waiting, lines = _waiting(context, skills=skills), []
+    for each in waiting:
         origin = each.as_dict()["origin"]
         lines.append(f"{each.id}  {ui.when(each.created_at)}  {each.target}  by {origin}  {each.summary}")
         lines += [f"          {line}" for line in origins(each)]
-    ui.show(given, [each.as_dict() for each in pending.all()], *(lines or ["nothing is pending"]))
-    for path in () if given.json else pending.unreadable():
+    ui.show(given, [each.as_dict() for each in waiting], *(lines or ["nothing is pending"]))
+    for path in () if given.json or skills else PendingWrites(context.home).unreadable():
         ui.problem(f"{path} cannot be understood; look at it and remove it")
 
 
-def _approve(given: ui.Given, context: ui.Context) -> None:
-    pending = PendingWrites(context.home)
-    chosen = _chosen(given, pending)
-    if given.edit or given.text is not None:
+def _approve(given: ui.Given, context: ui.Context, *, skills: bool) -> None:
+    pending, chosen = PendingWrites(context.home), _chosen(given, context, skills=skills)
+    if not skills and (given.edit or given.text is not None):
         for each in map(pending.get, chosen):
             pending.edit(each.id, _edited(each, given.text))
     done = [pending.approve(each) for each in chosen]
     documents = [{**each.as_dict(), "id": each.pending.id, **_state(each.written)} for each in done]
-    ui.show(given, documents, *(_in_words(each) for each in done))
+    lines = (in_words(each.written) if each.written else f"{each.pending.id}: {each.message}" for each in done)
+    ui.show(given, documents, *lines)
 
 
 def _state(written: Written | None) -> dict[str, Any]:
@@ -131,15 +128,6 @@ def _state(written: Written | None) -> dict[str, Any]:
         return {}
     moved = [ui.pick(each, "entry", "reason") for each in written.archived]
     return {"usage": written.usage, "entries": list(written.entries), "archived": moved}
-
-
-def _in_words(done: Approved) -> str:
-    written = done.written
-    if written is None:
-        return f"{done.pending.id}: {done.message}"
-    return (
-        f"{done.message} ({written.target}: {written.usage}{f', change {written.change.id}' if written.change else ''})"
-    )
 
 
 def _edited(pending: PendingWrite, text: str | None) -> list[str]:
@@ -153,21 +141,38 @@ def _edited(pending: PendingWrite, text: str | None) -> list[str]:
     return [ui.edited(each) for each in pending.texts]
 
 
-def _reject(given: ui.Given, context: ui.Context) -> None:
+def _reject(given: ui.Given, context: ui.Context, *, skills: bool) -> None:
     pending = PendingWrites(context.home)
-    rejected = [pending.reject(pending_id) for pending_id in _chosen(given, pending)]
+    rejected = [pending.reject(each) for each in _chosen(given, context, skills=skills)]
     ui.show(given, [each.as_dict() for each in rejected], *(f"{each.id} rejected: {each.summary}" for each in rejected))
 
 
-def _chosen(given: ui.Given, pending: PendingWrites) -> list[str]:
-    return ui.chosen_ids(given, _LISTING, lambda: (each.id for each in pending.all()))
+def _chosen(given: ui.Given, context: ui.Context, *, skills: bool) -> list[str]:
+    listing = f"hermes {'skills' if skills else 'memory'} pending"
+    waiting = [each.id for each in _waiting(context, skills=skills)]
+    if not given.ids and not given.all:
+        raise SettingsError(f"name the ids, or use --all (`{listing}` lists them)")
+    if unknown := [each for each in given.ids if each not in waiting]:
+        raise NotFound(f"nothing is pending under {unknown[0]!r}; `{listing}` lists what is")
+    if given.all and not waiting and not given.json:
+        ui.line("nothing is pending")
+    return waiting if given.all else list(given.ids)
 
 
-def _adopt(given: ui.Given, context: ui.Context) -> None:
+def _waiting(context: ui.Context, *, skills: bool) -> list[PendingWrite]:
+    return [each for each in PendingWrites(context.home).all() if not skills or each.target == "skills"]
+
+
+memory_pending, skills_pending = (partial(_pending, skills=each) for each in (False, True))
+memory_approve, skills_approve = (partial(_approve, skills=each) for each in (False, True))
+memory_reject, skills_reject = (partial(_reject, skills=each) for each in (False, True))
+
+
+def memory_adopt(given: ui.Given, context: ui.Context) -> None:
     report(given, open_store(context, given).adopt(given.target, cause=BY_HAND))
 
 
-def _reset(given: ui.Given, context: ui.Context) -> None:
+def memory_reset(given: ui.Given, context: ui.Context) -> None:
     store = open_store(context, given)
     everything = ["project"] if given.project else list(store.targets)
     targets = [given.target] if given.target else everything
@@ -189,7 +194,7 @@ def _accept(given: ui.Given, context: ui.Context) -> int:
     return ui.OK
 
 
-def _scan_memory(given: ui.Given, context: ui.Context) -> int:
+def memory_scan(given: ui.Given, context: ui.Context) -> int:
     if given.accept:
         return _accept(given, context)
     store = open_store(context)
@@ -208,39 +213,9 @@ def _scan_memory(given: ui.Given, context: ui.Context) -> int:
     return ui.REFUSED if flagged else ui.OK
 
 
-def _import(given: ui.Given, context: ui.Context) -> int:
+def memory_import(given: ui.Given, context: ui.Context) -> int:
     project = named_project(given.project) if given.project else ""
     work = MemoryImport(context.home, given.source, given.format, given.target, project)
     report = work.plan()
     code = carry_out(given, work, report)
     return code or (ui.REFUSED if report.warnings else code)
-
-
-_DECISION = (*ui.ids(_LISTING), PROJECT)
-
-
-_ACCEPTED = ui.option("--accept WORDS", "show the entry with these words to the model, although it is asked about")
-
-COMMANDS = {
-    "memory status": ui.command(_status, ui.option("--offline", "do not ask the backends of external memory"), PROJECT),
-    "memory pending": ui.command(_pending),
-    "memory approve": ui.command(
-        _approve,
-        *_DECISION,
-        ui.option("--edit", "change the text in your editor ($VISUAL or $EDITOR) first"),
-        ui.option("--text TEXT", "save this text instead"),
-    ),
-    "memory reject": ui.command(_reject, *_DECISION),
-    "memory adopt": ui.command(_adopt, *targets()),
-    "memory reset": ui.command(_reset, ui.YES, *targets(None)),
-    "memory scan": ui.command(_scan_memory, _ACCEPTED),
-    "memory import": ui.command(
-        _import,
-        ui.option("source FILE|FOLDER|NAME", "what to read; claude-code or codex: their usual places"),
-        ui.option("--format", "what it is (default: recognised by itself)", choices=FORMATS),
-        ui.option("--target", "where all of it goes (default: by what it is)", choices=("memory", "user")),
-        ui.option("--project NAME", "into the notes of this project"),
-        ui.DRY_RUN,
-        ui.YES,
-    ),
-}

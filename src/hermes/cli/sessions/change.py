@@ -1,33 +1,49 @@
-"""`hermes sessions`: rename, delete, prune, optimize, export, repair and restore conversations."""
+"""`hermes sessions`: rename, delete, prune, optimize, export, import, repair and restore conversations."""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
+import shlex
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotFound, SettingsError, StorageError
+from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.sessions.look import as_json, name_of, named, named_exactly, open_existing
+from hermes.compaction.messages import renumbered
 from hermes.conversations.context import Contexts
-from hermes.conversations.database import Opened, Pages
+from hermes.conversations.database import Opened, Pages, SessionDB
 from hermes.conversations.maintenance import Maintenance
+from hermes.conversations.recorded_import import RecordedDB, unfinished_imports
 from hermes.conversations.retrieval import unmasked
 from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter, export
+from hermes.portability.conversations_import import Importer
+from hermes.portability.transcripts import (
+    FORMATS,
+    HERMES_AGENT,
+    JSONL,
+    TranscriptImport,
+    check_name,
+    recognised,
+    sources,
+)
 from hermes.safety.secrets import mask_secrets
 from hermes.session.review import QUICKLY_REWRITTEN
 from hermes.settings.config import conversations_of
-from hermes.settings.home import DATABASE, UNSAVED
+from hermes.settings.home import DATABASE, UNSAVED, named_project
+from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import TextIO
+    from typing import BinaryIO, TextIO
 
-    from hermes.conversations.database import SessionDB
     from hermes.portability.conversations_export import Writer
+    from hermes.portability.transcripts import Imported, Source
     from hermes.settings.home import Home
     from hermes.storage.local.repair.check import Repair
     from hermes.storage.records import Session
@@ -38,7 +54,7 @@ _LISTED = 10
 _EMBEDDED_AT_ONCE = 1_000
 
 
-def _rename(given: ui.Given, context: ui.Context) -> None:
+def sessions_rename(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         session = named_exactly(db, given.session)
         title = db.rename(session.id, " ".join(given.title))
@@ -49,7 +65,7 @@ def _rename(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-def _delete(given: ui.Given, context: ui.Context) -> None:
+def sessions_delete(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         chosen = {session.root: session for session in (named_exactly(db, name) for name in given.sessions)}.values()
         names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
@@ -58,7 +74,7 @@ def _delete(given: ui.Given, context: ui.Context) -> None:
         _show_removed(given, _remove(db, chosen))
 
 
-def _prune(given: ui.Given, context: ui.Context) -> None:
+def sessions_prune(given: ui.Given, context: ui.Context) -> None:
     days = context.settings.get("sessions.retention_days") if given.older_than is None else given.older_than
     unused = counted(days, "day")
     with open_existing(context) as db:
@@ -108,7 +124,7 @@ def _show_removed(given: ui.Given, removed: dict[str, Any], **more: bool) -> Non
     ui.show(given, {**removed, **more}, lines)
 
 
-def _optimize(given: ui.Given, context: ui.Context) -> None:
+def sessions_optimize(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         upkeep = Maintenance.of_db(db)
         before = upkeep.sizes()
@@ -145,10 +161,7 @@ def _embed(db: SessionDB) -> int:
     return embedded
 
 
-FORMATS = ("jsonl", "markdown", "html")
-
-
-def _export(given: ui.Given, context: ui.Context) -> int:
+def sessions_export(given: ui.Given, context: ui.Context) -> int:
     if bool(given.sessions) == given.all:
         raise SettingsError("name the conversations to export, or use --all")
     mask = unmasked if given.with_secrets else mask_secrets
@@ -208,7 +221,7 @@ def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
             os.unlink(part)
 
 
-def _repair(given: ui.Given, context: ui.Context) -> None:
+def sessions_repair(given: ui.Given, context: ui.Context) -> None:
     from hermes.storage.local.repair.check import repair
 
     progress = ui.Progress()
@@ -260,7 +273,7 @@ def _lines(told: Repair, *, dry_run: bool) -> Iterator[str]:
         yield f"the original bytes and a report are in {told.backup}"
 
 
-def _restore(given: ui.Given, context: ui.Context) -> None:
+def sessions_restore(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         session = db.tip(named(db, given.session).id)
         contexts = Contexts(db)
@@ -276,44 +289,270 @@ def _restore(given: ui.Given, context: ui.Context) -> None:
     )
 
 
-COMMANDS = {
-    "sessions rename": ui.command(
-        _rename,
-        ui.option("session ID|TITLE", "which conversation"),
-        ui.option("title NEW TITLE", "what it is called from now on", nargs="+"),
-    ),
-    "sessions delete": ui.command(
-        _delete, ui.option("sessions ID|TITLE", "which conversations", nargs="+"), ui.option("--yes -y", "do not ask")
-    ),
-    "sessions prune": ui.command(
-        _prune,
-        ui.option("--older-than DAYS", "days without use (default: sessions.retention_days)", type=ui.whole_number(0)),
-        ui.option("--source NAME", "only from there"),
-        ui.option("--include-archived", "archived conversations too"),
-        ui.option("--dry-run", "only say what would be deleted"),
-        ui.option("--yes -y", "do not ask"),
-    ),
-    "sessions optimize": ui.command(
-        _optimize, ui.option("--vacuum", "also give free space back; others wait meanwhile")
-    ),
-    "sessions export": ui.command(
-        _export,
-        ui.option("sessions ID|TITLE", "whole conversations, by any of their ids", nargs="*"),
-        ui.option("--all", "every conversation"),
-        ui.option("--format", "jsonl (default) can be imported again", choices=FORMATS, default="jsonl"),
-        ui.option("--out FILE", "where to write (default: standard output)"),
-        ui.option("--force", "replace the file if it is there"),
-        ui.option("--mask", "mask passwords, keys and other secrets, as is the default"),
-        ui.option("--with-secrets", "leave them as they are"),
-        json=False,
-    ),
-    "sessions repair": ui.command(
-        _repair,
-        ui.option("path FILE", "the database (default: state.db of the home)", nargs="?"),
-        ui.option("--dry-run", "say what would be kept, change nothing"),
-        ui.option("--out FILE", "leave the database as it is; repair a copy of it there"),
-    ),
-    "sessions restore": ui.command(
-        _restore, ui.option("session ID|TITLE", "any session of the compacted conversation")
-    ),
-}
+_DAY = 86_400  # seconds
+_MANY = 10_000  # messages after which the index is worth merging
+
+
+def sessions_import(given: ui.Given, context: ui.Context) -> int:
+    if not 0 < given.interval <= _DAY:
+        raise SettingsError(f"--interval {given.interval:g}: expected seconds, more than 0 and at most a day")
+    form = given.format or (_format_of(given.file) if given.file else None)
+    if given.discard:
+        _discard(given, context)
+    elif given.file is None:
+        raise SettingsError("name a file, a folder, claude-code or codex (`hermes sessions import --help`)")
+    elif given.watch:
+        _watch(given, context)
+    elif form == HERMES_AGENT and os.path.isfile(given.file):
+        _import_database(given, context)
+    elif form == JSONL:
+        return _import_lines(given, context)
+    else:
+        return _report(given, _bring_in(given, context, form))
+    return ui.OK
+
+
+def _format_of(path: str) -> str | None:
+    """The format of a single file; lines that nobody recognises are for the reader of lines to complain about."""
+    if path == "-":
+        return JSONL
+    real = os.path.realpath(path)
+    if not os.path.isfile(real):
+        return None
+    return recognised(real) or (None if path.endswith((".json", ".zip", ".db", ".sqlite", ".af")) else JSONL)
+
+
+def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Imported:
+    found = sources(given.file, form)
+    if not found:
+        raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
+    progress = ui.Progress("importing", sum(source.size() for source in found), unit=" bytes")
+    with _taken_back_on_failure(given, context) as db:
+        work = TranscriptImport(
+            db, project=named_project(given.project) if given.project else None, on_bytes=progress.update
+        )
+        try:
+            for source in found:
+                _take(db, work, source)
+            return work.finish()
+        except KeyboardInterrupt:
+            progress.close()
+            ui.problem("stopped; the same command continues from here, and --discard undoes it")
+            raise
+        finally:
+            progress.close()
+
+
+def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
+    """A folder may hold files of every kind; those with readers of their own are read by them."""
+    if source.format == HERMES_AGENT:
+        from hermes.portability.hermes_agent import import_hermes_agent
+
+        counts = import_hermes_agent(source.path, db)
+        work.result.sessions += counts.sessions
+        work.result.messages += counts.messages
+    elif source.format == JSONL:
+        with _input(source.path) as (file, _):
+            title = os.path.splitext(os.path.basename(source.path))[0]
+            lines = Importer(db, title=title, renumbered=renumbered).read(file)
+        work.result.sessions += lines.sessions
+        work.result.messages += lines.messages
+        work.result.already_there += lines.already_there
+        work.result.bad += lines.bad_lines
+        work.result.problems += [f"{os.path.basename(source.path)}: line {n}: {text}" for n, text in lines.problems]
+    else:
+        work.take(source)
+
+
+@contextmanager
+def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[RecordedDB]:
+    """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
+    where, name = conversations_of(context.home), _name_of_import(given.file)
+    command = ["hermes", "sessions", "import", _place(given.file)]  # goes on with it after an interruption
+    for option in ("format", "project"):
+        if chosen := getattr(given, option):
+            command += [f"--{option}", chosen]
+    with RecordedDB.open(**where, durability="turn", name=name, about=shlex.join(command)) as db:
+        before = db.counts()["messages"]
+        try:
+            yield db
+        except (HermesError, OSError, ValueError, MemoryError) as error:
+            try:
+                db.take_back()
+            except StorageError as second:
+                raise StorageError(
+                    f"{error}; what was stored until then could not be taken back ({second}); "
+                    "remove the cause and run the same command again, which completes it"
+                ) from error
+            raise
+        db.complete()
+        _settle_index(db, many=db.counts()["messages"] - before >= _MANY)
+
+
+def _settle_index(db: RecordedDB, *, many: bool) -> None:
+    """Indexes what still waits; many messages leave the index in pieces, and a search has to look into each."""
+    from hermes.conversations.maintenance import Maintenance
+
+    progress = ui.Progress("merging the index, step")
+    try:
+        db.index()
+        for step in Maintenance.of_db(db).settle() if many else ():
+            progress.update(step)
+    except StorageError as error:
+        ui.problem(f"everything is imported, but its index is not ready ({error}); run `hermes sessions optimize`")
+    finally:
+        progress.close()
+
+
+def _watch(given: ui.Given, context: ui.Context) -> None:
+    """Looks again and again, and says what came; ends when the person stops it.
+
+    What is there at the start may go and come back later; what is not there has been mistyped.
+    """
+    check_name(given.file)
+    ui.line(f"watching {given.file}; Ctrl-C ends it")
+    told: set[str] = set()
+    try:
+        while True:
+            _look_once(given, context, told)
+            sys.stdout.flush()
+            time.sleep(given.interval)
+    except KeyboardInterrupt:
+        return
+
+
+def _look_once(given: ui.Given, context: ui.Context, told: set[str]) -> None:
+    messages, sessions, problems = 0, 0, []
+    try:
+        result = _bring_in(given, context, given.format)
+        messages, sessions, problems = result.messages, result.sessions, result.problems
+    except (NotFound, LockTimeout) as error:  # nothing there yet, or somebody is writing for long: the next look may do
+        problems = [str(error)]
+    for problem in problems:
+        if problem not in told:
+            ui.problem(problem)
+    told.update(problems)
+    if messages:
+        ui.line(f"{counted(messages, 'new message')}, {counted(sessions, 'new session')}")
+
+
+def _report(given: ui.Given, result: Imported) -> int:
+    for problem in result.problems:
+        ui.problem(problem)
+    if result.bad > len(result.problems):
+        ui.problem(f"and {result.bad - len(result.problems):,} more could not be read")
+    ui.show(
+        given,
+        ui.pick(result, "files", "unchanged", "sessions", "messages", "already_there", "bad", "problems"),
+        f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')} from "
+        f"{counted(result.files, 'file')}; {result.already_there:,} messages were there already, "
+        f"{counted(result.unchanged, 'file')} had not changed",
+    )
+    return ui.REFUSED if result.bad else ui.OK
+
+
+def _import_lines(given: ui.Given, context: ui.Context) -> int:
+    title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
+
+    def problem(number: int, text: str) -> None:
+        progress.close()
+        ui.problem(f"line {number}: {text}")
+
+    with _input(given.file) as (file, size):
+        progress = ui.Progress("importing", size, unit=" bytes")
+        with _taken_back_on_failure(given, context) as db:
+            importer = Importer(
+                db,
+                source=given.source,
+                title=title,
+                on_problem=problem,
+                on_bytes=progress.update,
+                renumbered=renumbered,
+            )
+            result = importer.read(file)
+            progress.close()
+    if result.bad_lines > len(result.problems):
+        ui.problem(f"and {result.bad_lines - len(result.problems):,} more lines could not be read")
+    ui.show(
+        given,
+        {
+            **ui.pick(result, "sessions", "messages", "already_there", "bad_lines"),
+            "problems": [{"line": number, "problem": text} for number, text in result.problems],
+        },
+        f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
+        f"{result.already_there:,} messages were there already",
+    )
+    return ui.REFUSED if result.problems else ui.OK
+
+
+def _import_database(given: ui.Given, context: ui.Context) -> None:
+    """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
+    from hermes.portability.exchange import HomeCopy
+    from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
+
+    progress = ui.Progress("importing", None, unit=" messages")
+    kept = None
+    if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
+        with HomeCopy(context.home.path) as copy:
+            counts, kept = adopt_hermes_agent(
+                context.home.join(DATABASE), copy, lambda _stage, done, _total: progress.update(done)
+            )
+            copy.swap()
+    else:
+        with _taken_back_on_failure(given, context) as db:
+            counts = import_hermes_agent(given.file, db, lambda _stage, done, _total: progress.update(done))
+    progress.close()
+    ui.show(
+        given,
+        {**ui.pick(counts, "sessions", "messages", "known"), "original": kept},
+        f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent",
+        *([f"the original is kept as {kept}"] if kept else []),
+    )
+
+
+@contextmanager
+def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    if path == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        with open(path, "rb") as file:
+            yield file, os.fstat(file.fileno()).st_size
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}") from error
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _name_of_import(file: str) -> str:
+    """The same name for the same source, wherever the command is run."""
+    return hashlib.sha256(_place(file).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _place(file: str) -> str:
+    """Where it is or was; the name of a program, and standard input, stand for themselves."""
+    is_name = file == "-" or (file in FORMATS and not os.path.exists(file))
+    return file if is_name else os.path.realpath(file)
+
+
+def _discard(given: ui.Given, context: ui.Context) -> None:
+    where, chosen = conversations_of(context.home), []
+    if is_address(where["path"]) or os.path.exists(where["path"]):
+        with SessionDB.open(**where) as db:
+            chosen = unfinished_imports(db)
+    if given.file is not None:
+        chosen = [each for each in chosen if each.name == _name_of_import(given.file)]
+    if not chosen:
+        raise NotFound(f"there is no unfinished import{f' of {given.file}' if given.file else ''}; nothing to do")
+    kept = 0
+    for each in chosen:
+        with RecordedDB.open(**where, durability="turn", name=each.name) as recorded:
+            kept += recorded.take_back(everything=True)
+            recorded.sync()
+    messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
+    ui.show(
+        given,
+        {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept},
+        *(f"taken back: {counted(each.messages, 'message')} of `{each.about}`" for each in chosen),
+        *([f"{counted(kept, 'conversation')} that went on here since stay"] if kept else []),
+    )

@@ -1,4 +1,4 @@
-"""`hermes sessions list`, `search`, `show` and `stats`: looking at past conversations."""
+"""`hermes sessions list`, `search`, `show`, `stats` and `hermes receipts`: conversations, and what answers rest on."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from hermes.base import dates
 from hermes.base.errors import NotFound, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.cli.sessions.receipt_text import receipt_lines
 from hermes.compaction.facts import done_in, ledger_line
 from hermes.conversations.context import Contexts
 from hermes.conversations.database import Pages
 from hermes.conversations.maintenance import Maintenance
+from hermes.conversations.receipts import INTACT, TAMPERED
 from hermes.conversations.recorded_import import unfinished_in_words
 from hermes.conversations.retrieval import Criteria, Finder, answer_to
 from hermes.portability.conversations_export import tool_calls
@@ -28,11 +28,12 @@ from hermes.session.receipts import Receipts, parts_of, turns
 from hermes.settings.home import named_project
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import NoReturn
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Match
+    from hermes.session.receipts import Receipt, ReceiptItem
     from hermes.storage.records import Session, StoredMessage
 
 
@@ -141,7 +142,7 @@ _NO_FIGURES = {
 }
 
 
-def _list(given: ui.Given, context: ui.Context) -> None:
+def sessions_list(given: ui.Given, context: ui.Context) -> None:
     db = open_past(context.home)
     if db is None:
         ui.show(given, [], "there are no conversations yet")
@@ -177,7 +178,7 @@ def _table(rows: list[Session]) -> list[str]:
     return lines
 
 
-def _search(given: ui.Given, context: ui.Context) -> int:
+def sessions_search(given: ui.Given, context: ui.Context) -> int:
     query = " ".join(given.question)
     if not query.strip():
         raise SettingsError(
@@ -254,7 +255,7 @@ def _beginning(message: StoredMessage) -> str:
     return shorten(ui.visible(mask_secrets(message.text)), _SHOWN_ANSWER, placeholder=" …")
 
 
-def _show(given: ui.Given, context: ui.Context) -> None:
+def sessions_show(given: ui.Given, context: ui.Context) -> None:
     if given.text and given.context is None:
         raise SettingsError(f"--text belongs to --context: `hermes sessions show {given.session} --context 1 --text`")
     with open_existing(context) as db:
@@ -321,7 +322,7 @@ def _print_message(message: StoredMessage, *, sign: str) -> None:
     ui.line("\n".join(f"    {line}" for line in ui.visible(text).split("\n")) + "\n")
 
 
-def _stats(given: ui.Given, context: ui.Context) -> None:
+def sessions_stats(given: ui.Given, context: ui.Context) -> None:
     db = open_past(context.home)
     if db is None:
         ui.show(given, _NO_FIGURES, "there are no conversations yet")
@@ -422,50 +423,154 @@ def project_option(words: str | None) -> str | None:
     return named_project(words)
 
 
-_FILTERS = (
-    ui.option("--source NAME", "only from there: cli, telegram, cron, …"),
-    ui.option("--project NAME", "only of this project: its name, or . for this repository"),
-)
-COMMANDS = {
-    "sessions list": ui.command(
-        _list,
-        ui.option("-n --limit N", "how many (default: 20)", type=ui.whole_number(1), default=20),
-        ui.option("--all", "all of them, archived and empty ones too"),
-        *_FILTERS,
-    ),
-    "sessions search": ui.command(
-        _search,
-        ui.option("question QUESTION", 'plain words, or "a phrase", AND, OR, NOT, begin*', nargs="+"),
-        ui.option("-n --limit N", "how many (default: 5)", type=ui.whole_number(1), default=5),
-        ui.option("--sort", "what comes first", choices=["relevance", "newest", "oldest"], default="relevance"),
-        ui.option("--since WHEN", "2024-05-03, May 2024, yesterday, last week, 3 days ago, …"),
-        ui.option("--until WHEN", "up to and including then"),
-        ui.option("--role ROLES", "whose messages: user,assistant (default), tool, system"),
-        ui.option("--prefer-project NAME", "rank conversations of this project higher"),
-        ui.option("--explain", "say what each hit's score is made of"),
-        *_FILTERS,
-    ),
-    "sessions show": ui.command(
-        _show,
-        ui.option("session ID|TITLE", "which conversation"),
-        ui.option("--around MESSAGE", "only around this message", type=ui.whole_number(1)),
-        ui.option("--window N", "messages on each side (default: 5)", type=ui.whole_number(0), default=5),
-        ui.option(
-            "--context N",
-            "instead: what was in front of the model at each turn, or at turn N, with source and size",
-            nargs="?",
-            const=0,
-            type=ui.whole_number(1),
-        ),
-        ui.option(
-            "--receipt TURN",
-            "instead: the receipt of the newest answer, or of that turn: what it was made from, wrote and cost",
-            nargs="?",
-            const=0,
-            type=ui.whole_number(1),
-        ),
-        ui.option("--ledger", "instead: which files tools changed and which commands they ran, and how often"),
-        ui.option("--text", "with --context: the texts too, as the model saw them, secrets masked"),
-    ),
-    "sessions stats": ui.command(_stats),
+_TEXT = 90
+_FEW = 8  # messages of the history that are listed one by one
+
+
+def one_line(receipt: Receipt) -> str:
+    """A receipt in a footer: what was written, what waits, the share from the cache, the cost."""
+    parts = [f"receipt {receipt.id}", "" if receipt.intact else receipt.state.upper(), *_figures(receipt)]
+    if receipt.written:
+        parts.append(counted(len(receipt.written), "write"))
+    if receipt.pending:
+        parts.append(f"{len(receipt.pending)} pending")
+    if receipt.fired:
+        parts.append(", ".join(f"{each['kind']} {each['name']}" for each in receipt.fired))
+    return " · ".join(filter(None, parts))
+
+
+def receipt_lines(receipt: Receipt, *, everything: bool = False) -> Iterator[str]:
+    """A receipt for a person; a long history is one line, unless everything is wanted."""
+    yield f"receipt {receipt.id}  {receipt.state}"
+    for problem in receipt.problems:
+        yield f"  problem    {problem}"
+    yield f"  turn       {receipt.turn} of {receipt.session_id}, {ui.when(receipt.at)[:16]}"
+    yield f"  question   {_cut(receipt.question)}"
+    yield f"  answer     {_cut(receipt.answer)}"
+    yield f"  model      {'; '.join(filter(None, [ui.visible(receipt.model), *_figures(receipt)])) or 'not told'}"
+    for each in receipt.written:
+        what = f"{each['change']} ({each['action']}, {each['target']})" if "change" in each else each.get("tool", "")
+        yield f"  written    {each['kind']}: {ui.visible(str(what))}"
+    for pending in receipt.pending:
+        yield f"  pending    {pending} (`hermes memory approve {pending}` or reject)"
+    for fired in receipt.fired:
+        yield f"  {fired['kind']:<10} {ui.visible(str(fired['name']))}: {_cut(str(fired['text']))} ({fired['trigger']})"
+    yield f"in front of the model ({sum(each.tokens for each in receipt.items):,} tokens, by estimate):"
+    for group in _grouped(receipt.items, everything=everything):
+        yield _items_line(group, receipt.at)
+
+
+def _figures(receipt: Receipt) -> list[str]:
+    usage = receipt.usage
+    tokens = f"{usage.get('input_tokens', 0):,} tokens read, {usage.get('output_tokens', 0):,} written" if usage else ""
+    cached = f"{receipt.cached_share:.0%} cached" if receipt.cached_share is not None else ""
+    return list(filter(None, [tokens, cached, f"${receipt.cost:.4f}" if receipt.cost is not None else ""]))
+
+
+def _grouped(items: Sequence[ReceiptItem], *, everything: bool) -> list[Sequence[ReceiptItem]]:
+    history = [each for each in items if each.kind == "message"]
+    if everything or len(history) <= _FEW:
+        return [[each] for each in items]
+    first = items.index(history[0])
+    return [*([each] for each in items[:first]), history, *([each] for each in items[first + len(history) :])]
+
+
+def _items_line(group: Sequence[ReceiptItem], at: float) -> str:
+    one = group[0]
+    tokens = sum(each.tokens for each in group)
+    if len(group) > 1:
+        return (
+            f"  {one.number}-{group[-1].number}  {len(group)} messages, {tokens:,} tokens: {one.why} (--all lists them)"
+        )
+    age = f", {_age(at - one.at)}" if one.at is not None and at - one.at >= 1 else ""
+    about = f"{one.kind} from {ui.visible(one.source)}, {one.grade}{age}, {tokens:,} tokens: {ui.visible(one.why)}"
+    text = _cut(one.text) if one.text is not None else "(its text was not kept)"
+    return f"{one.number:>4}  {about}\n      {text}"
+
+
+def _age(seconds: float) -> str:
+    for name, size in (("day", 86_400), ("hour", 3600), ("minute", 60)):
+        if seconds >= size:
+            return f"{counted(int(seconds // size), name)} old"
+    return f"{counted(int(seconds), 'second')} old"
+
+
+def _cut(text: str) -> str:
+    said = " ".join(ui.visible(mask_secrets(text)).split())
+    return f"{said[:_TEXT]}…" if len(said) > _TEXT else said
+
+
+_SAID = 70
+
+
+def receipts_list(given: ui.Given, context: ui.Context) -> None:
+    with open_existing(context) as db:
+        session = named(db, given.session) if given.session else next(iter(db.list_sessions(limit=1, begun=True)), None)
+        if session is None:
+            raise NotFound("there are no conversations yet, so there are no receipts")
+        found = Receipts(context.home, db).of(session.id)
+    shown = found[-given.limit :]
+    lines = [_line(each) for each in shown] or [f"no answer of {session.id} has a receipt"]
+    ui.show(given, [each.as_dict() for each in shown], *lines)
+
+
+def receipts_show(given: ui.Given, context: ui.Context) -> None:
+    with open_existing(context) as db:
+        found = Receipts(context.home, db).get(given.receipt)
+    ui.show(given, found.as_dict(), *receipt_lines(found, everything=given.all))
+
+
+def receipts_verify(given: ui.Given, context: ui.Context) -> int:
+    with open_existing(context) as db:
+        session = named(db, given.session).id if given.session else ""
+        found = list(Receipts(context.home, db).verify(session))
+    wrong = [each for each in found if each.state != INTACT]
+    states = {each.state: 0 for each in found}
+    for each in found:
+        states[each.state] += 1
+    document = {
+        "receipts": len(found),
+        "states": states,
+        "problems": [
+            {"id": each.record.get("id"), "state": each.state, "problems": list(each.problems)} for each in wrong
+        ],
+    }
+    lines = [
+        f"{each.record.get('id')}  {each.state}: {'; '.join(each.problems) or _HINTS[each.state]}" for each in wrong
+    ]
+    counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
+    ui.show(given, document, *lines, f"{counted(len(found), 'receipt')}{f': {counts}' if counts else ''}")
+    return ui.REFUSED if any(each.state == TAMPERED for each in wrong) else ui.OK
+
+
+def _act(given: ui.Given, context: ui.Context, act: Callable[[Receipts], str]) -> None:
+    with open_existing(context) as db:
+        done = act(Receipts(context.home, db))
+    ui.show(given, {"receipt": given.receipt, "item": given.item, "message": done}, done)
+
+
+def receipts_correct(given: ui.Given, context: ui.Context) -> None:
+    _act(given, context, lambda receipts: receipts.correct(given.receipt, given.item, " ".join(given.text)))
+
+
+def receipts_forget(given: ui.Given, context: ui.Context) -> None:
+    _act(given, context, lambda receipts: receipts.forget(given.receipt, given.item))
+
+
+def receipts_pin(given: ui.Given, context: ui.Context) -> None:
+    _act(given, context, lambda receipts: receipts.pin(given.receipt, given.item))
+
+
+def receipts_never(given: ui.Given, context: ui.Context) -> None:
+    _act(given, context, lambda receipts: receipts.never(given.receipt, given.item, recall=given.undo))
+
+
+_HINTS = {
+    "unsealed": "no key could be written when the answer was given",
+    "unknown key": "another home sealed it, and its key is not here",
 }
+
+
+def _line(receipt: Receipt) -> str:
+    said = " ".join(ui.visible(mask_secrets(receipt.question)).split())
+    return f"{receipt.id}  turn {receipt.turn:<4} {ui.when(receipt.at)[:16]}  {receipt.state:<9} {said[:_SAID]}"

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 ENOUGH = 500
 _CHANCE = 0.7  # of the words still to come, what a message without any earlier word may hold
 MOST_WALKED = 200_000
+# Where every word of a question is commoner than this, no message stands out by its words, and the newest are taken.
+_COMMON, _NEWEST_OF_COMMON = 20_000, 240
 POOL = 4_000  # candidates that are weighed by length and surroundings before the best are read
 _LENGTH = 0.35  # how much longer messages are held back: they hold more words of any question
 _BESIDE, _SESSION = 0.3, 0.2
@@ -46,6 +48,8 @@ class Gathering:
         self.units = list(units)
         self.frequency = [0] * len(units)
         self.held: dict[int, int] = {}
+        self.common = False  # no word tells much, so that only the newest messages were noted
+        self.guessed: dict[int, float] = {}  # words that nobody wrote, and how rare that makes them
         self._scores: dict[int, float] = {}
         self._values: list[float] = []
         for table in TABLES:
@@ -57,6 +61,7 @@ class Gathering:
     def replace(self, number: int, unit: Unit) -> None:
         """Looks for another word in the place of one that nobody wrote."""
         self.units[number] = unit
+        self.guessed[number] = unit.weight * rarity(0, self._messages)
         for table in TABLES:
             self._add(table, [number])
 
@@ -95,6 +100,10 @@ class Gathering:
         self._values = []
         words = sorted((number for number in often if often[number]), key=self._value, reverse=True)
         held, mark = self.held, 0 if table == TABLES[0] else 1 << len(self.units)
+        if words and min(often[number] for number in words) > _COMMON:
+            self._note_newest(table, words, _NEWEST_OF_COMMON)
+            self.common = True
+            return
         left, known, among = sum(map(self._value, words)), 0.0, ""
         for at, number in enumerate(words):
             if not among and known >= _CHANCE * left and self._reach(_CHANCE * left):
@@ -107,18 +116,24 @@ class Gathering:
 
     def _add_newest(self, table: str, most: int) -> None:
         """Keywords rank by how recent they are, so nothing is counted and no long list is walked to its end."""
-        bits = {1 << number: unit.match for number, unit in enumerate(self.units)}
-        asked = [((1 << len(self.units)) - 1, " AND ".join(bits.values())), *bits.items()]
+        for number, found in self._note_newest(table, range(len(self.units)), most).items():
+            self.frequency[number] += found if found < most else max(most, self._messages // 100)
+        self._scores.clear()
+        self._values = []
+
+    def _note_newest(self, table: str, numbers: Sequence[int], most: int) -> dict[int, int]:
+        """Notes the newest messages with all of the words and with each of them; returns how many each brought."""
         mark = 0 if table == TABLES[0] else 1 << len(self.units)
-        for held, match in asked if len(bits) > 1 else bits.items():
+        bits = {1 << number: self.units[number].match for number in numbers}
+        asked = [(sum(bits), " AND ".join(bits.values())), *bits.items()] if len(bits) > 1 else list(bits.items())
+        brought: dict[int, int] = {}
+        for held, match in asked:
             found = self._postings.matching(table, match, most)
             for message_id in found:
                 self.held[message_id] = self.held.get(message_id, mark) | held
             if held in bits:
-                often = len(found) if len(found) < most else max(most, self._messages // 100)
-                self.frequency[held.bit_length() - 1] += often
-        self._scores.clear()
-        self._values = []
+                brought[held.bit_length() - 1] = len(found)
+        return brought
 
     def _reach(self, least: float) -> bool:
         """Whether enough messages have at least this score."""
@@ -207,12 +222,16 @@ _OTHER_FORMS, _STEMMING = 2, 10
 
 @dataclass(frozen=True, slots=True)
 class Passed:
+    """The messages that satisfy an explicit query."""
+
     ids: list[int]
     looked_at: int  # the first so many messages that hold the words
     all_of_them: bool
 
 
 class ExactSearch:
+    """Answers explicit queries: phrases, AND, OR, NOT and prefixes."""
+
     def __init__(self, postings: Postings, store: Conversations, lines: Lines) -> None:
         self._postings = postings
         self._store = store
@@ -275,6 +294,8 @@ _MOST_TERMS = 600
 
 
 class Spelling:
+    """Suggests an indexed word for one that occurs nowhere."""
+
     def __init__(self, index: Index, words: Words) -> None:
         self._index = index
         self._words = words

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.dates import spans
-from hermes.base.words import RULE_WORDS, Words
+from hermes.base.words import RULE_WORDS, Words, unspaced_runs
 from hermes.conversations.search.candidates import (
     POOL,
     ExactSearch,
@@ -33,15 +33,16 @@ from hermes.conversations.search.ranking import (
     spread,
     without_speakers,
 )
-from hermes.conversations.search.results import Filters, Hit, SearchResults, Snippets
+from hermes.conversations.search.results import Excerpt, Filters, Hit, SearchResults, Snippets
 from hermes.conversations.search.semantic import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.ports import SAID, TITLES
-from hermes.storage.records import called, checksum, only_looks_back, readable, unpacked
+from hermes.storage.records import checksum, readable, unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hermes.conversations.search.query import Unit
+    from hermes.conversations.search.ranking import Line
     from hermes.conversations.search.semantic import Meaning, Nearness
     from hermes.storage.ports import Conversations
     from hermes.storage.records import Row, Session
@@ -60,6 +61,8 @@ _MOST_RULES = 24
 
 
 class SearchEngine:
+    """The whole path of a search: query, candidates, ranking, snippets."""
+
     def __init__(self, store: Conversations, meaning: Meaning) -> None:
         self._store = store
         self._meaning = meaning
@@ -70,6 +73,10 @@ class SearchEngine:
         self._postings = Postings(store.index, self._places, self._words)
         self._exact = ExactSearch(self._postings, store, self._lines)
         self._spelling = Spelling(store.index, self._words)
+
+    def forget(self) -> None:
+        """Something was deleted or taken back: what is known of messages is read again."""
+        self._lines.forget()
 
     def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:
         """Hits for a question or for explicit syntax; `filters` are the fields of `Filters`."""
@@ -92,29 +99,29 @@ class SearchEngine:
                 results = self._literal(query, chosen, limit)
                 # What was wrong with the syntax is said even without a hit; words that nobody wrote explain themselves.
                 results.note = parsed.note or (results.note if results or not parsed.units else "")
+            results.searched = self._places.sessions
         return results
 
     def _answer(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:
         if not query.units:
             return SearchResults()
         messages, words = self._store.index.totals()
+        written = query.units
         query, scores, gathered = self._candidates(query, chosen, messages, looked_at)
-        rows, sessions = self._read(scores, query, chosen, looked_at, max(1.0, words / max(1, messages)))
-        nearness = self._add_near(text, query, chosen, rows, sessions)
+        lines, sessions = self._read(scores, query, chosen, looked_at, max(1.0, words / max(1, messages)))
+        nearness = self._add_near(text, query, chosen, lines, sessions)
         reader = Reader(query, self._lines, spans(text, time.time() if chosen.now is None else chosen.now))
-        held = gathered.held if gathered else {}
-        unknown = 0 if gathered else -1
+        session, place = self._places.session, self._places.place
         candidates = [
-            reader.candidate(
-                row,
-                sessions[self._places.session(message_id)],
-                self._places.place(message_id),
-                held.get(message_id, unknown),
-            )
-            for message_id, row in rows.items()
+            reader.candidate(message_id, line, sessions[session(message_id)], place(message_id))
+            for message_id, line in lines.items()
         ]
         # An index made by an older Hermes still holds what was searched for, and so brings messages without features.
-        candidates = [each for each in candidates if each.counts or not only_looks_back(rows[each.id])]
+        candidates = [each for each in candidates if each.counts or not lines[each.id].looks_back]
+        if query.phrases and query.explicit is None:
+            rows = self._store.rows(lines)
+            for candidate in candidates:
+                candidate.phrases = reader.phrases(rows[candidate.id]) if candidate.id in rows else 0.0
         without_speakers(candidates, len(query.units))
         if chosen.sort != "relevance":
             # What passed a test holds what was asked for, even where its words are not counted: "happy*" in "happily".
@@ -133,11 +140,13 @@ class SearchEngine:
         if covers:
             started = {key: session.started_at for key, session in sessions.items()}
             ranked = cover(ranked, statistics, self._weights, started, mine=query.told_by_me)
-        results = self._served(ranked, rows, sessions, query=query, chosen=chosen, limit=limit)
+        results = self._served(ranked, sessions, query=query, chosen=chosen, limit=limit)
         if gathered and query.question and chosen.sort == "relevance":
-            results.confidence = round(confidence(ranked, statistics), 3)
-            results.weak = results.confidence < expected_confidence(statistics)
+            results.confidence = round(confidence(ranked, statistics, gathered.guessed), 3)
+            pairs = sum(any(unspaced_runs(unit.written)) for unit in query.units)
+            results.weak = results.confidence < expected_confidence(statistics, in_pairs=2 * pairs > len(query.units))
         results.mode = "coverage" if covers else "relevance"
+        results.variants = _variants(written, query.units)
         results.note = results.note or (ONLY_NEAR if results and not scores else self._meaning.note)
         return results
 
@@ -163,7 +172,8 @@ class SearchEngine:
             titled += self._rules(query.units)
         for message_id in titled:
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
-        return dataclasses.replace(query, units=tuple(gathered.units)), scores, gathered
+        asks = query.question and not gathered.common
+        return dataclasses.replace(query, units=tuple(gathered.units), question=asks), scores, gathered
 
     def _in_order(self, query: Query, chosen: Filters, limit: int) -> tuple[list[int], str | None]:
         """What explicit syntax or a sort by time asks for, and what to say when not all of it was looked at."""
@@ -192,7 +202,7 @@ class SearchEngine:
             for message_id, row in rows.items()
             if (session := sessions.get(self._places.session(message_id)))
             and chosen.allow(session)
-            and chosen.allow_row(row, session)
+            and chosen.allow_message(row[1], row[3], session)
         ]
 
     def _rules(self, units: Sequence[Unit]) -> list[int]:
@@ -212,8 +222,8 @@ class SearchEngine:
 
     def _read(
         self, scores: dict[int, float], query: Query, chosen: Filters, limit: int, average: float
-    ) -> tuple[dict[int, Row], dict[int, Session]]:
-        """Rows of the most promising candidates and of their neighbours, up to a bounded amount of text."""
+    ) -> tuple[dict[int, Line], dict[int, Session]]:
+        """Lines of the most promising candidates and of their neighbours, up to a bounded amount of text."""
         mine = self._allowed(scores, chosen)
         if query.question and chosen.sort == "relevance" and len(mine) > _FEWEST_OF_QUESTION:
             mine = shortlist(mine, self._postings, self._places, average)
@@ -223,38 +233,40 @@ class SearchEngine:
         order = best_of(mine, max(most, limit))
         if query.question and chosen.sort == "relevance":
             order = self._with_neighbours(order)
-        rows: dict[int, Row] = {}
+        lines: dict[int, Line] = {}
         read = 0
         for at in range(0, len(order), 64):
-            rows |= (found := self._store.rows(order[at : at + 64]))
-            read += sum(len(row[4] or "") + len(row[6] or "") for row in found.values())
-            if read > (_READ_TO_COVER if query.coverage else _READ) and len(rows) >= max(limit, fewest):
+            lines |= (found := self._lines.of(order[at : at + 64], self._store.rows))
+            read += sum([line.size for line in found.values()])
+            if read > (_READ_TO_COVER if query.coverage else _READ) and len(lines) >= max(limit, fewest):
                 break
-        sessions = self._store.by_keys(list({self._places.session(message_id) for message_id in rows}))
-        kept = {
-            message_id: row
-            for message_id, row in rows.items()
-            if (session := sessions.get(self._places.session(message_id))) and chosen.allow_row(row, session)
+        session = self._places.session
+        sessions = self._store.by_keys(list({session(message_id) for message_id in lines}))
+        return self._allowed_lines(lines, sessions, chosen), sessions
+
+    def _allowed_lines(self, lines: dict[int, Line], sessions: dict[int, Session], chosen: Filters) -> dict[int, Line]:
+        session, narrow = self._places.session, chosen.narrow
+        return {
+            message_id: line
+            for message_id, line in lines.items()
+            if (found := sessions.get(session(message_id)))
+            and (not narrow or chosen.allow_message(line.role, line.timestamp, found))
         }
-        return kept, sessions
 
     def _add_near(
-        self, text: str, query: Query, chosen: Filters, rows: dict[int, Row], sessions: dict[int, Session]
+        self, text: str, query: Query, chosen: Filters, lines: dict[int, Line], sessions: dict[int, Session]
     ) -> Nearness | None:
         """Adds the messages nearest in meaning to a question, or to keywords that nobody wrote, to what was read."""
-        if query.explicit is not None or chosen.sort != "relevance" or (rows and not query.question):
+        if query.explicit is not None or chosen.sort != "relevance" or (lines and not query.question):
             return None
         nearness = self._meaning.near(text, filtered=chosen.narrow)
         if nearness is None:
             return None
-        near = [message_id for message_id in self._allowed(nearness.nearest, chosen) if message_id not in rows]
+        near = [message_id for message_id in self._allowed(nearness.nearest, chosen) if message_id not in lines]
         near = near[: 4 * NEAREST if chosen.narrow else NEAREST]  # filters by role and time refuse some of them
-        found = self._store.rows(near)
+        found = self._lines.of(near, self._store.rows)
         sessions |= self._store.by_keys(list({self._places.session(message_id) for message_id in found}))
-        for message_id, row in found.items():
-            session = sessions.get(self._places.session(message_id))
-            if session and chosen.allow_row(row, session):
-                rows[message_id] = row
+        lines |= self._allowed_lines(found, sessions, chosen)
         return nearness
 
     def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
@@ -296,44 +308,39 @@ class SearchEngine:
         return ranked if query.explicit is not None else spread(ranked)
 
     def _served(
-        self,
-        ranked: list[Candidate],
-        rows: dict[int, Row],
-        sessions: dict[int, Session],
-        *,
-        query: Query,
-        chosen: Filters,
-        limit: int,
+        self, ranked: list[Candidate], sessions: dict[int, Session], *, query: Query, chosen: Filters, limit: int
     ) -> SearchResults:
         results = SearchResults()
         results.note = query.note
         snippets = Snippets(query, self._words)
-        for candidate in ranked:
-            row = rows[candidate.id]
-            if checksum(row[:-1], candidate.session) != row[-1]:
-                self._store.mark_damaged(f"the checksum of message {row[0]} does not match its text")
-                results.note = "some messages are damaged and were left out; run `hermes sessions repair`"
-                continue
-            results.append(self._hit(candidate, row, sessions[candidate.session], snippets, chosen))
-            if len(results) == limit:
-                break
+        for at in range(0, len(ranked), limit):
+            some = ranked[at : at + limit]
+            rows = self._store.rows([candidate.id for candidate in some])
+            if not all(map(self._lines.is_current, rows.values())):
+                self._lines.forget()
+            for candidate in some:
+                row = rows.get(candidate.id)  # None for what was deleted or taken back since it was read
+                if row is not None and checksum(row[:-1], candidate.session) != row[-1]:
+                    self._store.mark_damaged(f"the checksum of message {row[0]} does not match its text")
+                    results.note = "some messages are damaged and were left out; run `hermes sessions repair`"
+                elif row is not None:
+                    results.append(self._hit(candidate, row, sessions[candidate.session], snippets, chosen))
+                if len(results) == limit:
+                    return results
         return results
 
     def _hit(self, candidate: Candidate, row: Row, session: Session, snippets: Snippets, chosen: Filters) -> Hit:
-        text = _text(row) or called(row[6])
-        if chosen.mask is not None:  # the whole, because a snippet may begin inside a key, or mark a part of it
-            text = chosen.mask(text)
         return Hit(
             session_id=session.id,
             message_id=candidate.id,
             role=row[1],
-            snippet=snippets.of(text),
             score=candidate.score,
             timestamp=row[3],
             title=session.title,
             source=session.source,
             session=session,
             explanation=candidate.parts if chosen.explain else {},
+            excerpt=Excerpt(row, snippets, chosen.mask),
         )
 
     def _literal(self, text: str, chosen: Filters, limit: int) -> SearchResults:
@@ -353,9 +360,20 @@ class SearchEngine:
             for i, row in rows.items()
             if (session := sessions.get(self._places.session(i)))
             and chosen.allow(session)
-            and chosen.allow_row(row, session)
+            and chosen.allow_message(row[1], row[3], session)
         ]
-        return self._served(found, rows, sessions, query=query, chosen=chosen, limit=limit)
+        return self._served(found, sessions, query=query, chosen=chosen, limit=limit)
+
+
+def _variants(written: Sequence[Unit], looked_for: Sequence[Unit]) -> dict[str, tuple[str, ...]]:
+    """Other forms of each word, or what was taken for it."""
+    variants: dict[str, tuple[str, ...]] = {}
+    for word, unit in zip(written, looked_for, strict=True):
+        if unit.written != word.written or unit.prefix != word.prefix:
+            variants[word.written] = (f"{unit.written}*" if unit.prefix else unit.written,)
+        elif unit.others:
+            variants[word.written] = tuple(form for form, _ in unit.others)
+    return variants
 
 
 def _by_time(candidates: list[Candidate], sessions: dict[int, Session], chosen: Filters) -> list[Candidate]:

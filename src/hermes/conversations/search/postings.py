@@ -34,6 +34,8 @@ _LONGEST_ENDING = 6
 
 
 class Prefixes:
+    """Expands `begin*` to the indexed words that start with it."""
+
     def __init__(self, index: Index, words: Words) -> None:
         self._index = index
         self._words = words
@@ -165,6 +167,8 @@ class Places:
 
 
 class Postings:
+    """Which messages contain a word, read through the engine's index and cached."""
+
     def __init__(self, index: Index, places: Places, words: Words) -> None:
         self._index = index
         self._places = places

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hermes.base import words as english
+from hermes.base.dates import time_words
 from hermes.base.words import camel_parts, query_pieces
 
 if TYPE_CHECKING:
@@ -286,6 +287,7 @@ def _phrase(units: list[Unit], typed: str) -> Part:
 
 LONGEST = 4096
 FRAME_WEIGHT = 0.35
+TIME_WEIGHT = 0.5
 MOST_KEYWORDS = 8
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
 _QUOTED = re.compile(r'["“„«]([^"“”„«»]{2,})["”»]')
@@ -293,6 +295,8 @@ _QUOTED = re.compile(r'["“„«]([^"“”„«»]{2,})["”»]')
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
+    """A parsed query: words, phrases, and explicit operators if there are any."""
+
     units: tuple[Unit, ...]
     phrases: tuple[tuple[str, ...], ...] = ()
     explicit: Explicit | None = None
@@ -330,7 +334,7 @@ def plain(text: str, words: Words, *, note: str | None) -> Query:
             (glue if written.lower() in empty else units)[stem] = unit
     phrases = [tuple(stem for _, stem in query_pieces(quoted, words)) for quoted in _QUOTED.findall(text)]
     return Query(
-        units=tuple((units or glue).values()),
+        units=_times_last(text, (units or glue), words),
         phrases=tuple(phrase for phrase in phrases if len(phrase) > 1),
         note=note,
         question=bool(glue) or len(units) > MOST_KEYWORDS or text.rstrip().endswith(("?", "\uff1f")),
@@ -345,6 +349,14 @@ def plain(text: str, words: Words, *, note: str | None) -> Query:
         if english.ASKS_ABOUT_ME.search(text)
         else None,
     )
+
+
+def _times_last(text: str, units: dict[str, Unit], words: Words) -> tuple[Unit, ...]:
+    """A time says when, and what was said then is found by its date; as words, "last weekend" counts little."""
+    timed = {stem for _, stem in query_pieces(time_words(text), words)}
+    if timed.issuperset(units):
+        return tuple(units.values())
+    return tuple(replace(unit, weight=TIME_WEIGHT) if stem in timed else unit for stem, unit in units.items())
 
 
 def _unit(written: str, stem: str, words: Words) -> Unit:

@@ -8,16 +8,16 @@ transcript of long ones is read from the lengths, not from the data's name.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from sys import intern
 from typing import TYPE_CHECKING
 
 from hermes.base import words as english
-from hermes.storage.records import called, readable, unpacked
+from hermes.storage.records import called, only_looks_back, readable, unpacked
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Sequence
+    from collections.abc import Callable, KeysView, Mapping, Sequence
 
     from hermes.base.dates import Span
     from hermes.base.words import Words
@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
+    """How much each feature counts; `hermes bench recall` measures a change."""
+
     turn: float = 1.0
     near: float = 1.0
     wide: float = 0.7
     session: float = 0.5
     coverage: float = 0.5
-    together: float = 0.15
     speaker: float = 0.3
     phrase: float = 0.5
     title: float = 1.0
@@ -45,6 +46,7 @@ class Weights:
     pair: float = 0.9
     saturation: float = 1.2
     length: float = 0.4
+    repeated: float = 0.3
     near_span: tuple[int, int] = (2, 1)
     wide_span: tuple[int, int] = (3, 3)
     short_turn: float = 60.0
@@ -53,14 +55,14 @@ class Weights:
 
 @dataclass(slots=True)
 class Candidate:
-    """What was seen in one message: how often each word of the query, and how they stand together."""
+    """What was seen in one message: how often each word of the query, and a bit for each of them."""
 
     id: int
     session: int
     place: int
     counts: dict[int, int]
     length: int
-    together: float = 0.0
+    held: int = 0
     phrases: float = 0.0
     named: frozenset[int] = frozenset()
     asks: bool = False
@@ -111,27 +113,31 @@ def spread(ranked: list[Candidate], first: int = 20) -> list[Candidate]:
     return ranked[:first] + fresh + more
 
 
-def confidence(ranked: list[Candidate], statistics: Statistics) -> float:
+def confidence(ranked: list[Candidate], statistics: Statistics, guessed: Mapping[int, float]) -> float:
     """How much of what was asked stands in one of the first hits or beside it: the share of the words by rarity.
 
-    Names of speakers count as found: who speaks is known of every message.
+    Names of speakers count as found: who speaks is known of every message. A word that nobody wrote and that was
+    `guessed` to mean another one counts as missing, and as rare as such a word is.
     """
-    rarity = statistics.rarity
+    rarity = [guessed.get(unit, value) for unit, value in enumerate(statistics.rarity)]
     at = {(each.session, each.place): each.counts.keys() for each in ranked}
     names = frozenset[int]().union(*(each.named for each in ranked))
     best = 0.0
     for hit in ranked[:_FIRST]:
         held = names.union(*(at.get((hit.session, hit.place + step), ()) for step in (-1, 0, 1)))
-        best = max(best, sum([rarity[unit] for unit in held]))
+        best = max(best, sum([rarity[unit] for unit in held.difference(guessed)]))
     return best / (sum(rarity) or 1.0)
 
 
-def expected_confidence(statistics: Statistics) -> float:
+def expected_confidence(statistics: Statistics, *, in_pairs: bool) -> float:
     """Below this, hits are weak. Long messages hold many words of any question by chance, so more is expected there.
 
-    Calibrated so that about three in a hundred questions with an answer fall below it.
+    Of a question `in_pairs` of characters, most pairs are no words, and fewer are found. Calibrated so that at most
+    three in a hundred questions with an answer fall below it.
     """
-    return 0.22 + 0.21 * min(1.0, max(0.0, (statistics.message_length - 30) / 120))
+    if in_pairs:
+        return 0.17
+    return 0.25 + 0.18 * min(1.0, max(0.0, (statistics.message_length - 30) / 120))
 
 
 _FIRST = 5
@@ -199,40 +205,60 @@ class _Signals:
         self._statistics = statistics
         self._weights = weights
         self._total_rarity = sum(statistics.rarity) or 1.0
+        self._shares: dict[int, float] = {}
 
     def weigh_session(self, session: int, members: dict[int, Candidate]) -> None:
-        weights, average, rarity = self._weights, self._statistics.message_length, self._statistics.rarity
+        weights, average, share = self._weights, self._statistics.message_length, self._share
         whole: dict[int, int] = {}
-        for candidate in members.values():
+        seen: dict[int, tuple[int, float, int]] = {}
+        for place, candidate in members.items():
+            seen[place] = (candidate.held, share(candidate.held), candidate.length)
             for unit, count in candidate.counts.items():
                 whole[unit] = whole.get(unit, 0) + count
         length = self._statistics.session_lengths.get(session, self._statistics.session_length)
         session_score = self._bm25(whole, length, self._statistics.session_length)
+        near, wide = weights.near_span, weights.wide_span
         for place, candidate in members.items():
-            parts, counts = candidate.parts, candidate.counts
-            parts["turn"] = self._bm25(counts, candidate.length, average)
-            parts["near"] = self._window(members, place, weights.near_span)
-            parts["wide"] = self._window(members, place, weights.wide_span)
-            parts["session"] = session_score
-            own = sum([rarity[unit] for unit in counts])
-            other = members.get(place - 1) if candidate.reply else None
-            both = sum([rarity[unit] for unit in counts.keys() | other.counts.keys()]) if other else own
-            parts["coverage"] = ((own + weights.pair * (both - own)) / self._total_rarity) ** 2
-            parts["together"] = candidate.together
-            parts["phrase"] = candidate.phrases
+            held, own, _ = seen[place]
+            other = seen.get(place - 1) if candidate.reply else None
+            both = share(held | other[0]) if other else own
+            candidate.parts = {
+                "turn": self._bm25(candidate.counts, candidate.length, average),
+                "near": self._window(seen, place, near),
+                "wide": self._window(seen, place, wide),
+                "session": session_score,
+                "coverage": (own + weights.pair * (both - own)) ** 2,
+                "phrase": candidate.phrases,
+            }
 
-    def _window(self, members: dict[int, Candidate], place: int, span: tuple[int, int]) -> float:
+    def _window(self, seen: dict[int, tuple[int, float, int]], place: int, span: tuple[int, int]) -> float:
+        """The words that stand around a place, and a little for each turn that repeats one of them."""
         average = self._statistics.message_length
-        first = max(0, place - span[0])
-        size = place + span[1] + 1 - first
-        counts: dict[int, int] = {}
-        found = [members[at] for at in range(first, first + size) if at in members]
-        length = (size - len(found)) * average
-        for neighbour in found:
-            length += neighbour.length
-            for unit, count in neighbour.counts.items():
-                counts[unit] = counts.get(unit, 0) + count
-        return self._bm25(counts, length, average * (span[0] + span[1] + 1))
+        words, length, repeated = 0, 0.0, 0.0
+        for at in range(max(0, place - span[0]), place + span[1] + 1):
+            turn = seen.get(at)
+            if turn is None:
+                length += average
+            else:
+                words |= turn[0]
+                repeated += turn[1]
+                length += turn[2]
+        if not words:
+            return 0.0
+        weights = self._weights
+        spread = length / (average * (span[0] + span[1] + 1))
+        once = self._share(words)
+        found = once + weights.repeated * (repeated - once)
+        return found / (1 + weights.saturation * (1 - weights.length + weights.length * spread))
+
+    def _share(self, held: int) -> float:
+        """Of the query's words, weighed by rarity, those that these bits stand for."""
+        known = self._shares.get(held)
+        if known is None:
+            rarity = self._statistics.rarity
+            found = [value for unit, value in enumerate(rarity) if held >> unit & 1]
+            known = self._shares[held] = sum(found) / self._total_rarity
+        return known
 
     def _bm25(self, counts: dict[int, int], length: float, average: float) -> float:
         if not counts:
@@ -269,7 +295,6 @@ class _Signals:
             parts["wide"] *= weights.wide * lean / best["wide"]
             parts["session"] *= weights.session / best["session"]
             parts["coverage"] *= weights.coverage
-            parts["together"] *= weights.together
             parts["phrase"] *= weights.phrase
             parts["speaker"] = weights.speaker if candidate.named else 0.0
             parts["asks"] = weights.asks if candidate.asks else 0.0
@@ -286,52 +311,70 @@ class _Signals:
                 candidate.score = min(candidate.score, max(candidate.score - candidate.parts["rule"], 0.999 * first))
 
 
-# Reads what a candidate message says about a query: which words, how often, how close together, and who speaks.
+# Reads what a candidate message says about a query: which words, how often, and who speaks.
 
 _PREFERENCE = 0.4
-_KEPT = 8_000_000  # characters of messages whose stems are kept
-_LETTERS = 6  # in a word, about: for the length of a message whose words need not be known
-_LONGEST_BETWEEN = 24
+_KEPT = 300_000  # stems of messages, each counted once for every message that holds it
 _SIDE_SOURCES = frozenset(("cron", "tool", "subagent"))
 
 
 class Line:
-    """What ranking needs of one message, kept between searches: its stems, and what their text looks like."""
+    """What ranking needs of one message, kept between searches instead of its text."""
 
-    __slots__ = ("asks", "checksum", "length", "stems", "tells")
+    __slots__ = ("asks", "checksum", "counts", "length", "looks_back", "name", "role", "size", "tells", "timestamp")
 
-    def __init__(self, checksum: int, text: str) -> None:
-        self.checksum = checksum
-        self.stems: str | None = None  # " one  two ": each with its own spaces, so that neighbours can be counted
-        self.length = len(text) // _LETTERS
+    def __init__(self, row: Row, words: Words) -> None:
+        _, self.role, _, self.timestamp, content, self.name, calls, *_ = row
+        self.checksum = row[-1]
+        text = readable(unpacked(content)) if content else ""
+        tokens = words.of(f"{text} {called(calls)}" if calls else text)
+        self.counts = dict(Counter(map(intern, tokens)))
+        self.length = len(tokens)
+        self.size = len(content or "") + len(calls or "")
+        self.looks_back = only_looks_back(row)
         self.asks = text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f")
-        self.tells: dict[str, bool] = {}
+        self.tells = _tells(text, self.counts.keys(), self.role)
+
+
+def _tells(text: str, stems: KeysView[str], role: str) -> frozenset[str]:
+    """What kind of thing a message says, whatever it is about."""
+    numbers = [stem for stem in stems if stem[0].isdigit()]
+    told = {
+        "when": not english.WHEN_STEMS.isdisjoint(stems) or any(map(english.IS_DATE.fullmatch, numbers)),
+        "how many": bool(numbers) or not english.NUMBER_STEMS.isdisjoint(stems),
+        "rule": role == "user" and english.STATES_RULE.search(text) is not None,
+        "preference": role == "user" and english.STATES_PREFERENCE.search(text) is not None,
+    }
+    return frozenset(what for what, so in told.items() if so)
 
 
 class Lines:
-    """The lines of messages that searches have looked at, up to a bounded amount of text."""
+    """The lines of messages that searches have looked at, up to a bounded number of stems."""
 
     def __init__(self, words: Words) -> None:
         self.words = words
         self._known: dict[int, Line] = {}
         self._size = 0
 
-    def of(self, row: Row, text: str) -> Line:
-        known = self._known.get(row[0])
-        if known is None or known.checksum != row[-1]:
-            if self._size > _KEPT:
-                self._known.clear()
-                self._size = 0
-            known = self._known[row[0]] = Line(row[-1], text)
-            self._size += len(text)
-        return known
+    def of(self, ids: Sequence[int], rows: Callable[[list[int]], dict[int, Row]]) -> dict[int, Line]:
+        """Reads the rows of those that are not known; what is not there, or rewound, has no line."""
+        found = {i: line for i in ids if (line := self._known.get(i)) is not None}
+        missing = [i for i in ids if i not in found]
+        for message_id, row in rows(missing).items() if missing else ():
+            line = found[message_id] = self._known[message_id] = Line(row, self.words)
+            self._size += len(line.counts)
+        if self._size > _KEPT:
+            self.forget()
+        return found
 
-    def stems(self, line: Line, text: str, calls: str | None) -> str:
-        if line.stems is None:
-            tokens = self.words.of(f"{text} {called(calls)}" if calls else text)
-            line.stems = f" {'  '.join(tokens)} "
-            line.length = len(tokens)
-        return line.stems
+    def forget(self) -> None:
+        self._known.clear()
+        self._size = 0
+
+    def is_current(self, row: Row) -> bool:
+        """Whether what is known of a message is about this row; an id can be given out again."""
+        known = self._known.get(row[0])
+        return known is None or known.checksum == row[-1]
 
 
 class Reader:
@@ -341,67 +384,58 @@ class Reader:
         self._query = query
         self._lines = lines
         self._spans = spans
-        self._needles = [
-            (number, [f" {unit.stem}"] if unit.prefix else [f" {stem} " for stem in unit.stems])
-            for number, unit in enumerate(query.units)
-        ]
         self._number = {
             stem: number for number, unit in enumerate(query.units) if not unit.prefix for stem in unit.stems
         }
-        self._held: dict[int, list[tuple[int, list[str]]]] = {}
+        self._stems = list(self._number.items())
+        self._beginnings = [(unit.stem, number) for number, unit in enumerate(query.units) if unit.prefix]
         self._names: dict[str, frozenset[int]] = {}
-        self._titles: dict[str, float] = {}
+        self._titles: dict[int, float] = {}
 
-    def candidate(self, row: Row, session: Session, place: int, held: int = -1) -> Candidate:
-        """`held` has a bit for each word that the index found in the message; -1 when it was not asked."""
-        message_id, role, _, timestamp, content, name, calls, *_ = row
-        text = readable(unpacked(content)) if content else ""
-        line = self._lines.of(row, text)
-        counts: dict[int, int] = {}
-        together = phrases = 0.0
-        if held:
-            stems = self._lines.stems(line, text, calls)
-            counts = self._counts(stems, held)
-            together = self._together(stems, counts) if len(counts) > 1 else 0.0
-            phrases = _phrases(stems, self._query.phrases) if self._query.phrases else 0.0
+    def candidate(self, message_id: int, line: Line, session: Session, place: int) -> Candidate:
+        query, role = self._query, line.role
+        counts = self._counts(line.counts)
+        held = 0
+        for number in counts:
+            held |= 1 << number
+        dated = 0.0
+        if self._spans:
+            moments = (line.timestamp, session.started_at)
+            dated = max([span.fit(moment) for span in self._spans for moment in moments])
         return Candidate(
             id=message_id,
             session=session.key,
             place=place,
             counts=counts,
             length=line.length,
-            named=self._name(name) if name else frozenset(),
-            together=together,
-            phrases=phrases,
-            dated=max([max(span.fit(timestamp), span.fit(session.started_at)) for span in self._spans], default=0.0),
-            title=self._title(session.title) if session.title else 0.0,
-            reply=role == "assistant" and self._query.about != "user",
+            held=held,
+            named=self._name(line.name) if line.name else frozenset(),
+            dated=dated,
+            title=self._title(session) if session.title else 0.0,
+            reply=role == "assistant" and query.about != "user",
             asks=line.asks,
-            answers=self._answers(line, text),
+            answers=self._answers(line.tells),
             spoken=role,
-            role=role if role == self._query.about else "",
-            rule=self._rule(line, text) if role == "user" and counts and self._query.question else 0.0,
+            role=role if role == query.about else "",
+            rule=self._rule(line.tells) if counts and query.question else 0.0,
             factor=(0.8 if role == "tool" else 1.0) * (0.7 if session.source in _SIDE_SOURCES else 1.0),
         )
 
-    def _counts(self, stems: str, held: int) -> dict[int, int]:
-        needles = self._held.get(held)
-        if needles is None:
-            needles = self._held[held] = [pair for pair in self._needles if held >> pair[0] & 1]
+    def _counts(self, stems: dict[str, int]) -> dict[int, int]:
         counts: dict[int, int] = {}
-        for number, forms in needles:
-            if count := stems.count(forms[0]) if len(forms) == 1 else sum([stems.count(form) for form in forms]):
+        for stem, number in self._stems:
+            if count := stems.get(stem):
+                counts[number] = counts.get(number, 0) + count
+        for beginning, number in self._beginnings:
+            if count := sum([often for stem, often in stems.items() if stem.startswith(beginning)]):
                 counts[number] = count
         return counts
 
-    def _together(self, stems: str, counts: dict[int, int]) -> float:
-        """The share of neighbouring words of the query that also stand next to each other in the text, in order."""
-        pairs = sum(
-            any(_beside(stems, first, second) for first in self._needles[number][1] for second in following)
-            for number in counts
-            if number + 1 in counts and (following := self._needles[number + 1][1])
-        )
-        return pairs / max(1, len(self._query.units) - 1)
+    def phrases(self, row: Row) -> float:
+        """The share of the phrases quoted in a question that stand in a message."""
+        line = f" {' '.join(self._lines.words.of(readable(unpacked(row[4]))))} " if row[4] else ""
+        phrases = self._query.phrases
+        return sum(f" {' '.join(phrase)} " in line for phrase in phrases) / len(phrases)
 
     def passes(self, row: Row) -> bool:
         """Whether a message passes the test of explicit syntax: words in order, prefixes, and nothing refused."""
@@ -419,42 +453,24 @@ class Reader:
             known = self._names[name] = frozenset(self._number[token] for token in tokens if token in self._number)
         return known
 
-    def _title(self, title: str) -> float:
-        known = self._titles.get(title)
+    def _title(self, session: Session) -> float:
+        known = self._titles.get(session.key)
         if known is None:
-            found = {self._number[token] for token in self._lines.words.of(title) if token in self._number}
-            known = self._titles[title] = len(found) / max(1, len(self._query.units))
+            tokens = self._lines.words.of(session.title or "")
+            found = {self._number[token] for token in tokens if token in self._number}
+            known = self._titles[session.key] = len(found) / max(1, len(self._query.units))
         return known
 
-    def _answers(self, line: Line, text: str) -> float:
-        if self._query.asks_when and self._tells(line, "when", english.TELLS_WHEN, text):
+    def _answers(self, tells: frozenset[str]) -> float:
+        if self._query.asks_when and "when" in tells:
             return 1.0
-        many = self._query.asks_how_many and self._tells(line, "how many", english.TELLS_HOW_MANY, text)
-        return 0.4 if many else 0.0
+        return 0.4 if self._query.asks_how_many and "how many" in tells else 0.0
 
-    def _rule(self, line: Line, text: str) -> float:
+    def _rule(self, tells: frozenset[str]) -> float:
         """A standing rule belongs to every question on its topic, a preference to a wish for help."""
-        if self._tells(line, "rule", english.STATES_RULE, text):
+        if "rule" in tells:
             return 1.0
-        wish = self._query.wants_help and self._tells(line, "preference", english.STATES_PREFERENCE, text)
-        return _PREFERENCE if wish else 0.0
-
-    def _tells(self, line: Line, what: str, pattern: re.Pattern[str], text: str) -> bool:
-        if what not in line.tells:
-            line.tells[what] = pattern.search(text) is not None
-        return line.tells[what]
-
-
-def _beside(stems: str, first: str, second: str) -> bool:
-    """Whether one stem stands before another, with at most one word between them."""
-    at = stems.find(first)
-    while at >= 0:
-        end = at + len(first)
-        to = stems.find(second, end, end + len(second) + _LONGEST_BETWEEN)
-        if to >= 0 and stems.count("  ", end, to + 1) <= 1:
-            return True
-        at = stems.find(first, end)
-    return False
+        return _PREFERENCE if self._query.wants_help and "preference" in tells else 0.0
 
 
 def without_speakers(candidates: list[Candidate], units: int) -> None:
@@ -462,9 +478,8 @@ def without_speakers(candidates: list[Candidate], units: int) -> None:
     names = frozenset().union(*(candidate.named for candidate in candidates))
     if not names or len(names) >= units:
         return
+    said = ~sum(1 << name for name in names)
     for candidate in candidates:
-        candidate.counts = {unit: count for unit, count in candidate.counts.items() if unit not in names}
-
-
-def _phrases(stems: str, phrases: Sequence[tuple[str, ...]]) -> float:
-    return sum(f" {'  '.join(phrase)} " in stems for phrase in phrases) / len(phrases)
+        if not names.isdisjoint(candidate.counts):
+            candidate.counts = {unit: count for unit, count in candidate.counts.items() if unit not in names}
+            candidate.held &= said

@@ -3,30 +3,55 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from hermes.base.words import unspaced_runs
+from hermes.storage.records import called, readable, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
 
     from hermes.base.words import Words
     from hermes.conversations.search.query import Query
     from hermes.storage.records import Row, Session
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A message that was found, and how to show it."""
+
+    row: Row
+    snippets: Snippets
+    mask: Callable[[str], str] | None
+
+    def cut(self) -> str:
+        content, calls = self.row[4], self.row[6]
+        text = (readable(unpacked(content)) if content else "") or called(calls)
+        # The whole is masked, because a snippet may begin inside a key, or mark a part of it.
+        return self.snippets.of(self.mask(text) if self.mask else text)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Hit:
+    """One message that a search found."""
+
     session_id: str
     message_id: int
     role: str
-    snippet: str
     score: float
     timestamp: float
     title: str | None
     source: str
     session: Session = field(repr=False)
+    excerpt: Excerpt = field(repr=False, compare=False)
     explanation: dict[str, float] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def snippet(self) -> str:
+        """The place where the words stand, cut out of the text when somebody looks at it: most hits nobody does."""
+        return self.excerpt.cut()
 
 
 class SearchResults(list[Hit]):
@@ -34,13 +59,16 @@ class SearchResults(list[Hit]):
 
     `mode` is "coverage" when hits are spread over the whole time of a topic instead of ranked by similarity alone.
     `confidence` is how much of a question its best hits hold, from 0 to 1; `weak` hits hold so little that they are
-    likely to be about something else.
+    likely to be about something else. `searched` counts the sessions that have messages.
+    `variants` are the words that were looked for beside a word of the query, or in the place of one that nobody wrote.
     """
 
     note: str | None = None
     mode: Literal["relevance", "coverage"] = "relevance"
     confidence: float = 1.0
     weak: bool = False
+    searched: int = 0
+    variants: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,11 +115,11 @@ class Filters:
             and (self.project is None or session.project == self.project)
         )
 
-    def allow_row(self, row: Row, session: Session) -> bool:
-        if self.roles is not None and row[1] not in self.roles:
+    def allow_message(self, role: str, timestamp: float, session: Session) -> bool:
+        if self.roles is not None and role not in self.roles:
             return False
         # A session that was imported has the right date; its messages may carry the time of the import.
-        moments = (row[3], session.started_at)
+        moments = (timestamp, session.started_at)
         return (self.since is None or any(moment >= self.since for moment in moments)) and (
             self.until is None or any(moment <= self.until for moment in moments)
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -34,6 +35,8 @@ _DIMENSIONS = 256
 _LARGEST_HEADER = 1 << 20
 _WORDS_KEPT = 30_000
 _MANY = 256
+_SENT_AT_ONCE, _SENT_OF_TEXT, _ENDPOINT_SECONDS = 64, 2_000, 10.0
+_ASKED_AGAIN_AFTER = 60.0  # seconds, when an endpoint failed: no search waits for it meanwhile
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +51,8 @@ class Embedding:
     dimensions: int
     embed: Callable[[list[str]], Any]
     related: float = 0.25
+    sentences: bool = False  # a model that reads whole sentences, so that it can tell short turns apart, too
+    per_search: int = 2_000  # messages whose vectors are made before a search
 
 
 def static_vectors(setting: str = "auto") -> Embedding | None:
@@ -60,6 +65,46 @@ def static_vectors(setting: str = "auto") -> Embedding | None:
         embed=lambda texts: _loaded().embed(texts),
         related=0.2,
     )
+
+
+class NoVectors(StorageError):
+    """An endpoint did not answer, or not with vectors."""
+
+
+def endpoint(url: str, model: str, key: str = "") -> Embedding:
+    """The embedding of an OpenAI-compatible API (`URL/embeddings`); its first answer says how long vectors are."""
+
+    def embed(texts: list[str]) -> Any:
+        rows: list[list[float]] = []
+        for at in range(0, len(texts), _SENT_AT_ONCE):
+            rows += _embedded(url, model, key, [text[:_SENT_OF_TEXT] or " " for text in texts[at : at + _SENT_AT_ONCE]])
+        return rows
+
+    dimensions = len(_embedded(url, model, key, ["How long is a vector?"])[0])
+    return Embedding(
+        name=f"{model} at {url}", dimensions=dimensions, embed=embed, sentences=True, per_search=_SENT_AT_ONCE
+    )
+
+
+def _embedded(url: str, model: str, key: str, texts: list[str]) -> list[list[float]]:
+    import httpx  # only who names an endpoint pays for loading it
+
+    from hermes.llm.transport import shared_client
+
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    where = f"{url.rstrip('/')}/embeddings"
+    try:
+        answer = shared_client().post(
+            where, json={"model": model, "input": texts}, headers=headers, timeout=_ENDPOINT_SECONDS
+        )
+        answer.raise_for_status()
+        rows = sorted(answer.json()["data"], key=lambda row: row["index"])
+        found = [[float(number) for number in row["embedding"]] for row in rows]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+        raise NoVectors(f"{where} gave no vectors ({error}); see search.embedding in the settings") from error
+    if len(found) != len(texts):
+        raise NoVectors(f"{where} gave {len(found)} vectors for {len(texts)} texts; see search.embedding")
+    return found
 
 
 @cache
@@ -138,7 +183,6 @@ def _mapped(path: str) -> Any:
 # and held in memory as one matrix: the newest `MOST` messages are compared, all of them at once.
 
 MOST = 100_000
-PER_SEARCH = 2_000
 _FAR_BEHIND = 2_000  # waiting sessions: a search does a little, so that each is quick, and `sessions optimize` the rest
 _PER_SEARCH_THEN = 128
 _BATCH_BLOCKS = 64
@@ -149,6 +193,8 @@ _ROWS_AT_ONCE = 512  # so many stay in the processor's cache: a seventh of the t
 
 
 class Vectors:
+    """Embeddings of messages: made in the background, compared at search time."""
+
     def __init__(self, store: Conversations, embedding: Embedding) -> None:
         self._store = store
         self._embedding = embedding
@@ -162,6 +208,10 @@ class Vectors:
         self._rows = store.vectors()
         self._rows.start_over_unless(f"{embedding.name} {embedding.dimensions}")
 
+    @property
+    def reads_sentences(self) -> bool:
+        return self._embedding.sentences
+
     def embed_waiting(self, most: int | None = None) -> int:
         """Makes the vectors that are missing, newest sessions first; returns of how many messages."""
         done = 0
@@ -173,7 +223,8 @@ class Vectors:
         return done
 
     def embed_before_search(self) -> None:
-        self.embed_waiting(_PER_SEARCH_THEN if self._rows.waits_for_many(_FAR_BEHIND) else PER_SEARCH)
+        most = self._embedding.per_search
+        self.embed_waiting(min(most, _PER_SEARCH_THEN) if self._rows.waits_for_many(_FAR_BEHIND) else most)
 
     def similarities(self, text: str) -> tuple[Any, Any] | None:
         """Ids of the newest messages in ascending order and the cosine of each; None when there is nothing to tell."""
@@ -322,6 +373,7 @@ class Nearness:
     nearest: dict[int, float] = field(repr=False)  # the best of them, best first, with their cosines
     _ids: Any
     _shares: Any
+    sentences: bool = False
 
     def share(self, message_id: int) -> float:
         """From 0 for what is no nearer than the average message to 1 for the nearest of all."""
@@ -337,6 +389,7 @@ class Meaning:
         self._find = find
         self._vectors: Vectors | None = None
         self._related = 0.0
+        self._asked_again = 0.0
         self.note: str | None = None
 
     def embed_waiting(self, most: int | None = None) -> int:
@@ -350,7 +403,7 @@ class Meaning:
 
     def near(self, question: str, *, filtered: bool) -> Nearness | None:
         """None when words must do alone: without the extra, or when the vectors cannot be written or read now."""
-        if self._store.damage is not None:
+        if self._store.damage is not None or time.monotonic() < self._asked_again:
             return None
         try:
             with self._store.waiting_at_most(OPTIONAL_WAIT):
@@ -364,6 +417,8 @@ class Meaning:
             return None
         except StorageError as error:  # a full disk or a busy file: no reason to refuse what can be found by words
             self.note = f"searched by words alone: {error}"
+            if isinstance(error, NoVectors):
+                self._asked_again = time.monotonic() + _ASKED_AGAIN_AFTER
             return None
         self.note = None
         return None if found is None else self._nearness(*found, NEAREST_FILTERED if filtered else NEAREST)
@@ -386,19 +441,25 @@ class Meaning:
         span = max(float(cosines.max()) - low, self._related)
         best = cosines.argsort()[::-1][:most]
         nearest = {int(ids[at]): float(cosines[at]) for at in best if cosines[at] >= self._related}
-        return Nearness(nearest, ids, ((cosines - low) / span).clip(0.0, 1.0))
+        sentences = self._vectors is not None and self._vectors.reads_sentences
+        return Nearness(nearest, ids, ((cosines - low) / span).clip(0.0, 1.0), sentences)
 
 
 def fuse(candidates: list[Candidate], nearness: Nearness) -> list[Candidate]:
-    """Adds the nearness of each to the score that its words gave it; best first."""
+    """Adds the nearness of each to the score that its words gave it; best first.
+
+    A model that reads sentences counts among short turns, too, and only behind the first hit of the words: it knows
+    what is alike, and seldom which of two turns is the answer.
+    """
     lengths: dict[int, list[int]] = defaultdict(list)
     for candidate in candidates:
         lengths[candidate.session].append(candidate.length)
     for candidate in candidates:
         turns = lengths[candidate.session]
-        long = 1 - min(1.0, _SHORT_TURN * len(turns) / max(1, sum(turns)))
+        long = 0.5 if nearness.sentences else 1 - min(1.0, _SHORT_TURN * len(turns) / max(1, sum(turns)))
         weight = _WEIGHT * (_SHARE_AMONG_SHORT + (1 - _SHARE_AMONG_SHORT) * long)
         added = weight * nearness.share(candidate.id)
         candidate.parts["meaning"] = added
         candidate.score += added * candidate.factor
-    return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.id))
+    first = candidates[0].id if candidates and nearness.sentences else None
+    return sorted(candidates, key=lambda candidate: (candidate.id != first, -candidate.score, -candidate.id))

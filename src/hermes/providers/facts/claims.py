@@ -227,6 +227,8 @@ _SHORT_VALUE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
+    """What a fact says about a subject, reduced to what can be compared."""
+
     slot: str
     kind: str  # how many values the slot can hold at once
     value: frozenset[str]
@@ -236,6 +238,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
+    """Why two facts cannot both be true."""
+
     score: float
     why: str
 
@@ -496,6 +500,8 @@ _RULES = [
 
 @dataclass(frozen=True, slots=True)
 class Statement:
+    """A sentence worth keeping as a fact."""
+
     text: str
     category: str
 

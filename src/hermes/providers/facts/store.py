@@ -110,6 +110,8 @@ _LINEAGE = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
+    """One stored fact."""
+
     fact_id: int
     content: str
     category: str
@@ -142,6 +144,8 @@ class Fact:
 
 
 class FactStore:
+    """Facts, entities and vectors in one SQLite file."""
+
     def __init__(
         self,
         database: Database,

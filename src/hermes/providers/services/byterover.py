@@ -276,6 +276,8 @@ _NOTHING = ("No matching knowledge found", "Context tree is empty")
 
 
 class ByteRoverProvider(ServiceProvider[Brv]):
+    """External memory in ByteRover's notes."""
+
     name = "byterover"
 
     FIELDS, TOOLS = described(name)

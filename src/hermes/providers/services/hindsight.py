@@ -42,10 +42,11 @@ _FACT = {"id": str, "text": str}
 
 
 class Hindsight:
+    """Hindsight's HTTP API."""
+
     def __init__(self, base_url: str, key: str, *, timeout: float) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._remote = Remote("hindsight", base_url, headers=headers, secrets=[key], timeout=timeout)
-        self._hurried = self._remote.hurried(_RECALL_SECONDS)
 
     def version(self) -> str:
         return str(self._remote.get("/version", expect={"api_version": str})["api_version"])
@@ -58,18 +59,17 @@ class Hindsight:
         body: dict[str, Any] = {"items": [{**item, "update_mode": "replace"}], "async": not wait}
         if key and not wait:
             body["operation_id"] = str(uuid.uuid5(uuid.NAMESPACE_OID, key))  # the same for every attempt
-        self._remote.post(f"{_bank(bank)}/memories", body, expect={"success": bool}, repeatable=True)
+        self._remote.post(f"{_bank(bank)}/memories", body, expect={"success": bool})
 
-    def recall(self, bank: str, query: str, *, hurry: bool = False, **options: Any) -> list[dict[str, Any]]:
-        remote = self._hurried if hurry else self._remote
+    def recall(self, bank: str, query: str, *, seconds: float | None = None, **options: Any) -> list[dict[str, Any]]:
         path, body, shape = f"{_bank(bank)}/memories/recall", {"query": query, **options}, {"results": [_FACT]}
         nothing: dict[str, Any] = {"results": []}  # a bank begins with the first thing stored in it
-        found = unless_missing(lambda: remote.post(path, body, expect=shape, repeatable=True), nothing)
+        found = unless_missing(lambda: self._remote.post(path, body, expect=shape, timeout=seconds), nothing)
         return list(found["results"])
 
     def reflect(self, bank: str, query: str, **options: Any) -> str:
         body = {"query": query, **options}
-        found = self._remote.post(f"{_bank(bank)}/reflect", body, expect={"text": str}, repeatable=True)
+        found = self._remote.post(f"{_bank(bank)}/reflect", body, expect={"text": str})
         return str(found["text"]).strip()
 
     def sources(self, bank: str, memory_id: str) -> list[str]:
@@ -106,6 +106,8 @@ _HEADING = "## Hindsight Memory"
 
 
 class HindsightProvider(ServiceProvider[Hindsight]):
+    """External memory in Hindsight."""
+
     name = "hindsight"
 
     FIELDS, TOOLS = described(name)
@@ -152,7 +154,7 @@ class HindsightProvider(ServiceProvider[Hindsight]):
             prepared = self._prepared.pop(session, "")
         if prepared:
             return f"{heading}\n{prepared}"
-        return bullets(heading, (each["text"] for each in self._found(query, session, hurry=True)))
+        return bullets(heading, (each["text"] for each in self._found(query, session, seconds=_RECALL_SECONDS)))
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
         """A reflection asks a model and takes seconds, so it is made after a turn, for the next one."""
@@ -243,7 +245,7 @@ class HindsightProvider(ServiceProvider[Hindsight]):
 
     # --- how --------------------------------------------------------------------------------------------------------
 
-    def _found(self, query: str, session: str, *, hurry: bool = False) -> list[dict[str, Any]]:
+    def _found(self, query: str, session: str, *, seconds: float | None = None) -> list[dict[str, Any]]:
         config = self._config
         types = _words(config["recall_types"]) or list(TYPES)
         options = {"budget": config["recall_budget"], "max_tokens": int(config["recall_max_tokens"]), **self._filter()}
@@ -251,7 +253,7 @@ class HindsightProvider(ServiceProvider[Hindsight]):
 
         def ask(types: list[str]) -> list[dict[str, Any]]:
             # An observation takes the place of the facts it was made of.
-            return self._opened().recall(bank, asked, hurry=hurry, types=types, prefer_observations=True, **options)
+            return self._opened().recall(bank, asked, seconds=seconds, types=types, prefer_observations=True, **options)
 
         found = ask(types)
         # What was said a moment ago is no observation yet.

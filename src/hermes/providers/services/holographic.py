@@ -11,9 +11,8 @@ from hermes.base.errors import HermesError, ProviderError, WriteRefused
 from hermes.providers.base import MemoryProvider, tool_error, tool_result
 from hermes.providers.config import TEXTS, described, home_of, typed
 from hermes.providers.facts.claims import statements_in
-from hermes.providers.facts.reasoning import Reasoner
+from hermes.providers.facts.reasoning import FactTools, Reasoner
 from hermes.providers.facts.store import FactStore, adopt
-from hermes.providers.facts.tools import FactTools
 from hermes.safety.fence import sanitize_context
 from hermes.safety.scanner import scan
 from hermes.safety.secrets import find_secrets
@@ -32,6 +31,8 @@ _NEAR_THE_BEST = 0.4  # of the best score; what only shares a common word is not
 
 
 class HolographicProvider(MemoryProvider):
+    """External memory in a local fact store."""
+
     name = "holographic"
     FIELDS, TOOLS = described(name)
 

@@ -45,6 +45,8 @@ _THINKING_SECONDS = 60.0
 
 
 class Honcho:
+    """Honcho's HTTP API."""
+
     def __init__(self, base_url: str, key: str, workspace: str, *, timeout: float) -> None:
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._remote = Remote("honcho", base_url, headers=headers, secrets=[key], timeout=timeout)
@@ -55,20 +57,20 @@ class Honcho:
     # --- what there is ------------------------------------------------------------------------------------------------
 
     def ensure_workspace(self) -> None:
-        self._remote.post("/v3/workspaces", {"id": self.workspace}, expect={"id": str}, repeatable=True)
+        self._remote.post("/v3/workspaces", {"id": self.workspace}, expect={"id": str})
 
     def ensure_peers(self, peers: Iterable[str]) -> None:
         """Makes the workspace and the peers, whichever are not there yet."""
         if not self._ready:
             self.ensure_workspace()
             for peer in peers:
-                self._remote.post(f"{self._root}/peers", {"id": peer}, expect={"id": str}, repeatable=True)
+                self._remote.post(f"{self._root}/peers", {"id": peer}, expect={"id": str})
             self._ready = True
 
     def ensure_session(self, session: str, peers: dict[str, dict[str, bool]]) -> None:
         self.ensure_peers(peers)
         body = {"id": session, "peers": peers}
-        self._remote.post(f"{self._root}/sessions", body, expect={"id": str}, repeatable=True)
+        self._remote.post(f"{self._root}/sessions", body, expect={"id": str})
 
     def drop_sessions(self, peer: str) -> int:
         """Deletes every session of a peer; how many those were."""
@@ -88,12 +90,12 @@ class Honcho:
         """How many messages of a session carry this metadata."""
         path, body = f"{self._session(session)}/messages/list", {"filters": {"metadata": metadata}}
         shape = {"items": list, "total": int}
-        found = unless_missing(lambda: self._remote.post(path, body, expect=shape, repeatable=True), {"total": 0})
+        found = unless_missing(lambda: self._remote.post(path, body, expect=shape), {"total": 0})
         return int(found["total"])
 
     def search(self, peer: str, query: str, limit: int) -> list[dict[str, Any]]:
         body = {"query": query, "limit": limit}
-        found = self._remote.post(f"{self._peer(peer)}/search", body, expect=[_MESSAGE], repeatable=True)
+        found = self._remote.post(f"{self._peer(peer)}/search", body, expect=[_MESSAGE])
         return list(found)
 
     # --- what is known ------------------------------------------------------------------------------------------------
@@ -119,15 +121,12 @@ class Honcho:
         body, params = {"peer_card": lines}, {"target": target}
         return list(self._remote.put(path, body, params=params, expect={"peer_card?": [str]}).get("peer_card") or ())
 
-    def ask(self, observer: str, target: str, query: str, *, level: str, session: str = "", seconds: float = 0) -> str:
+    def ask(self, observer: str, target: str, query: str, *, level: str, seconds: float = _THINKING_SECONDS) -> str:
         """What Honcho's own reasoning answers; it asks a model and may take long."""
         body: dict[str, Any] = {"query": query[:LONGEST_QUERY], "stream": False, "reasoning_level": level}
         body |= {"target": target} if target != observer else {}
-        body |= {"session_id": session} if session else {}
-        remote = self._remote.hurried(seconds) if seconds else self._remote
-        timeout = None if seconds else _THINKING_SECONDS
         path = f"{self._peer(observer)}/chat"
-        found = remote.post(path, body, expect={"content?": str}, timeout=timeout, repeatable=True)
+        found = self._remote.post(path, body, expect={"content?": str}, timeout=seconds)
         if "content" not in found:
             raise ProviderError("honcho answered a question without content", kind="malformed")
         return str(found["content"] or "").strip()
@@ -153,7 +152,7 @@ class Honcho:
                 return list(self._pages(f"{self._root}/conclusions/list", filters, _CONCLUSION))[:most]
             body = {"query": query, "top_k": min(most, _MOST), **filters}
             path = f"{self._root}/conclusions/query"
-            return list(self._remote.post(path, body, expect=[_CONCLUSION], repeatable=True))
+            return list(self._remote.post(path, body, expect=[_CONCLUSION]))
 
         return unless_missing(ask, [])  # nobody has said anything in this workspace yet
 
@@ -169,14 +168,14 @@ class Honcho:
         while page <= pages:
             shape = {"items": [each], "pages": int}
             params = {"page": page, "size": _MOST}
-            found = self._remote.post(path, body, params=params, expect=shape, repeatable=True)
+            found = self._remote.post(path, body, params=params, expect=shape)
             yield from found["items"]
             page, pages = page + 1, found["pages"]
 
     def _or_nothing(self, path: str, params: dict[str, Any], shape: dict[str, Any], seconds: float) -> dict[str, Any]:
         """A peer or session that does not exist yet knows nothing."""
         found: dict[str, Any] = unless_missing(
-            lambda: self._remote.hurried(seconds).get(path, params=params, expect=shape), {}
+            lambda: self._remote.get(path, params=params, expect=shape, timeout=seconds), {}
         )
         return found
 
@@ -359,6 +358,8 @@ _FOUND = 10
 
 
 class HonchoProvider(ServiceProvider[Honcho]):
+    """External memory in Honcho."""
+
     name = "honcho"
 
     FIELDS, TOOLS = described(name)
@@ -612,7 +613,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         """Whether Honcho has ever heard of this person."""
         return bool(self._ready or read_config(_KEPT, self._home))
 
-    def _ask(self, asked: str, level: str, seconds: float = 0) -> str:
+    def _ask(self, asked: str, level: str, seconds: float = _THINKING_SECONDS) -> str:
         return self._opened().ask(self._peers.observer, self._peers.user, asked, level=level, seconds=seconds)
 
     def _forget_recall(self) -> None:

@@ -57,7 +57,6 @@ class _Http:
 
     def __init__(self, remote: Remote, user_id: str, agent_id: str) -> None:
         self._remote = remote
-        self._hurried = remote.hurried(_RECALL_SECONDS)
         self._user_id = user_id
         self._agent_id = agent_id
 
@@ -65,8 +64,8 @@ class _Http:
         body = {"messages": messages, "user_id": self._user_id, "agent_id": self._agent_id}
         return self._remote.post(self.add_path, {**body, "infer": infer, "metadata": metadata}, expect=(dict, list))
 
-    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
-        return self._searched({"query": query, "top_k": top_k}, hurry=hurry)
+    def search(self, query: str, *, top_k: int, rerank: bool = False, seconds: float | None = None) -> list[Memory]:
+        return self._searched({"query": query, "top_k": top_k}, seconds)
 
     def update(self, memory_id: str, text: str) -> None:
         self._remote.put(self.memory_path.format(quote(memory_id, safe="")), {"text": text})
@@ -77,13 +76,15 @@ class _Http:
     def close(self) -> None:
         """Connections belong to the process."""
 
-    def _searched(self, body: dict[str, Any], *, hurry: bool) -> list[Memory]:
-        remote = self._hurried if hurry else self._remote
+    def _searched(self, body: dict[str, Any], seconds: float | None) -> list[Memory]:
         whose = {"filters": {"user_id": self._user_id}}
-        return _memories(remote.post(self.search_path, {**body, **whose}, expect=_RESULTS, repeatable=True))
+        found = self._remote.post(self.search_path, {**body, **whose}, expect=_RESULTS, timeout=seconds)
+        return _memories(found)
 
 
 class Platform(_Http):
+    """Mem0's cloud API."""
+
     add_path, search_path, memory_path = "/v3/memories/add/", "/v3/memories/search/", "/v1/memories/{}/"
 
     def __init__(self, key: str, user_id: str, agent_id: str, *, host: str = CLOUD) -> None:
@@ -92,15 +93,15 @@ class Platform(_Http):
         headers = {"Authorization": f"Token {key}", "Mem0-User-ID": account}
         super().__init__(Remote("mem0", host, headers=headers, secrets=[key], timeout=30), user_id, agent_id)
 
-    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
-        return self._searched({"query": query, "top_k": top_k, "rerank": rerank}, hurry=hurry)
+    def search(self, query: str, *, top_k: int, rerank: bool = False, seconds: float | None = None) -> list[Memory]:
+        return self._searched({"query": query, "top_k": top_k, "rerank": rerank}, seconds)
 
     def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
         found: list[Memory] = []
         for page in range(1, _MOST_PAGES + 1):
             params = {"page": page, "page_size": _PAGE}
             body = {"filters": {"user_id": self._user_id}}
-            answer = self._remote.post("/v3/memories/", body, params=params, expect=_RESULTS, repeatable=True)
+            answer = self._remote.post("/v3/memories/", body, params=params, expect=_RESULTS)
             found += _memories(answer)
             if len(answer["results"]) < _PAGE or len(found) >= most:
                 break
@@ -112,6 +113,8 @@ class Platform(_Http):
 
 
 class SelfHosted(_Http):
+    """The API of a Mem0 server you run."""
+
     add_path, search_path, memory_path = "/memories", "/search", "/memories/{}"
     keeps = "; the server's history of what memories said is deleted only when its administrator resets it"
 
@@ -145,7 +148,7 @@ class InProcess:
         call = {"user_id": self._user_id, "agent_id": self._agent_id, "infer": infer, "metadata": metadata}
         return self._guarded(lambda memory: memory.add(messages, **call))
 
-    def search(self, query: str, *, top_k: int, rerank: bool = False, hurry: bool = False) -> list[Memory]:
+    def search(self, query: str, *, top_k: int, rerank: bool = False, seconds: float | None = None) -> list[Memory]:
         filters = {"user_id": self._user_id}
         return _memories(self._guarded(lambda memory: memory.search(query, filters=filters, top_k=top_k)))
 
@@ -216,6 +219,8 @@ _MOST_LISTED = 200
 
 
 class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
+    """External memory in Mem0: cloud, own server or in process."""
+
     name = "mem0"
 
     FIELDS, TOOLS = described(name)
@@ -254,7 +259,9 @@ class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         if not (query := question(query)):
             return ""
-        found = self._opened().search(query, top_k=RECALLED, rerank=bool(self._config["rerank"]), hurry=True)
+        found = self._opened().search(
+            query, top_k=RECALLED, rerank=bool(self._config["rerank"]), seconds=_RECALL_SECONDS
+        )
         return bullets("## Mem0 Memory", (each["memory"] for each in found))
 
     def _store_turn(self, turn: Turn) -> None:

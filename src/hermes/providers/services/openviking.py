@@ -42,13 +42,15 @@ _BATCH = 100
 
 
 class OpenViking:
+    """OpenViking's HTTP API."""
+
     def __init__(self, endpoint: str, key: str, *, account: str, user: str, agent: str, recall_seconds: float) -> None:
         headers = {"X-OpenViking-Actor-Peer": agent}
         headers |= {"X-API-Key": key, "Authorization": f"Bearer {key}"} if key else {}
         # A server that trusts us is told who asks; one that gives out keys knows it from the key.
         headers |= {"X-OpenViking-Account": account, "X-OpenViking-User": user} if user else {}
         self._remote = Remote("openviking", endpoint, headers=headers, secrets=[key], timeout=_SLOW)
-        self._hurried = self._remote.hurried(recall_seconds)
+        self._recall_seconds = recall_seconds
         self._user = ""
 
     def user(self) -> str:
@@ -77,7 +79,7 @@ class OpenViking:
     def commit(self, session: str) -> str:
         """Has the server extract what is new in a session; the id of the task, empty when there was nothing."""
         path, body = f"{_session(session)}/commit", {"keep_recent_count": 0}
-        return str(self._call("POST", path, body, shape={"session_id": str}, repeatable=True).get("task_id") or "")
+        return str(self._call("POST", path, body, shape={"session_id": str}).get("task_id") or "")
 
     def sessions(self) -> list[str]:
         return [str(each["session_id"]) for each in self._call("GET", "sessions", shape=[{"session_id": str}])]
@@ -101,7 +103,7 @@ class OpenViking:
         wanted = {"mode": "context", "max_tokens": max_tokens, "query_expansion": "off", "limit": limit}
         where = {"target_uri": scope} if scope else {}
         body = {"query": query, "session_id": session, **wanted, **where}
-        found = self._call("POST", "search/search", body, shape=dict, hurry=True, repeatable=True)
+        found = self._call("POST", "search/search", body, shape=dict, hurry=True)
         if "entries" not in found and not misfit(_MEMORIES, found) and found.keys() & {"memories", "resources"}:
             raise ProviderError("openviking has no budgeted search", kind="refused", status=422)
         return list(_fitting(found, _ENTRIES)["entries"])
@@ -114,7 +116,7 @@ class OpenViking:
         body |= {"target_uri": scope} if scope else {}
         body |= {"session_id": session} if session else {}
         path = "search/search" if session else "search/find"
-        found: dict[str, Any] = self._call("POST", path, body, shape=_MEMORIES, hurry=hurry, repeatable=True)
+        found: dict[str, Any] = self._call("POST", path, body, shape=_MEMORIES, hurry=hurry)
         if not found.keys() & {"memories", "resources", "skills"}:
             raise ProviderError("openviking answered a search without results", kind="malformed")
         return found
@@ -141,7 +143,7 @@ class OpenViking:
         """The same content under the same address again changes nothing."""
         body = {"uri": uri, "content": content, "mode": "create", "wait": True}
         try:
-            self._call("POST", "content/write", body, shape={"uri": str}, repeatable=True)
+            self._call("POST", "content/write", body, shape={"uri": str})
         except ProviderError as error:
             if error.status != 409:  # noqa: PLR2004 - some versions say that it exists
                 raise
@@ -159,7 +161,8 @@ class OpenViking:
 
     def _call(self, method: str, path: str, body: Any = None, *, shape: Any, hurry: bool = False, **more: Any) -> Any:
         """What is inside the envelope of an answer; some versions answer without one."""
-        answer = (self._hurried if hurry else self._remote).request(method, f"/api/v1/{path}", body, **more)
+        more |= {"timeout": self._recall_seconds} if hurry else {}
+        answer = self._remote.request(method, f"/api/v1/{path}", body, **more)
         if isinstance(answer, dict) and answer.get("status") == "error":
             error = answer.get("error") or {}
             said = error.get("message") if isinstance(error, dict) else error
@@ -251,6 +254,8 @@ _RESOURCES = ("http://", "https://", "git@", "ssh://")
 
 
 class OpenVikingProvider(ServiceProvider[OpenViking]):
+    """External memory in OpenViking."""
+
     name = "openviking"
 
     FIELDS, TOOLS = described(name)

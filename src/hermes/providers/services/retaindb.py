@@ -36,25 +36,25 @@ _CONTEXT_TOKENS = 1200
 
 
 class RetainDB:
+    """RetainDB's HTTP API."""
+
     def __init__(self, base_url: str, key: str, project: str, user_id: str) -> None:
         headers = {"x-sdk-runtime": "hermes-plugin"}
         if key:
             headers |= {"Authorization": f"Bearer {key}", "X-API-Key": key}
         self._remote = Remote("retaindb", base_url, headers=headers, secrets=[key], timeout=8)
-        self._hurried = self._remote.hurried(_RECALL_SECONDS)
         self.project = project
         self.user_id = user_id
 
     def search(self, query: str, session_id: str, top_k: int) -> list[dict[str, Any]]:
         body = {**self._whose(session_id), "query": query, "top_k": top_k, "include_pending": True}
-        found = self._remote.post("/v1/memory/search", body, expect=dict, repeatable=True)
+        found = self._remote.post("/v1/memory/search", body, expect=dict)
         return memories_in(found)
 
-    def context(self, query: str, session_id: str, *, hurry: bool = False) -> dict[str, Any]:
+    def context(self, query: str, session_id: str, *, seconds: float | None = None) -> dict[str, Any]:
         wanted = {"query": query, "include_memories": True, "max_tokens": _CONTEXT_TOKENS}
         body = {**self._whose(session_id), **wanted}
-        remote = self._hurried if hurry else self._remote
-        found = remote.post("/v1/context/query", body, expect=dict, repeatable=True)
+        found = self._remote.post("/v1/context/query", body, expect=dict, timeout=seconds)
         slim: dict[str, Any] = without_vectors(found)
         return slim
 
@@ -147,6 +147,8 @@ _PLAIN = ("id", "content", "memory_type", "score", "importance", "created_at")
 
 
 class RetainDBProvider(ServiceProvider[RetainDB]):
+    """External memory in RetainDB."""
+
     name = "retaindb"
 
     FIELDS, TOOLS = described(name)
@@ -165,7 +167,7 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         if not (query := question(query)):
             return ""
-        found = self._opened().context(query, session_id or self._session_id, hurry=True)
+        found = self._opened().context(query, session_id or self._session_id, seconds=_RECALL_SECONDS)
         return _overlay(found)
 
     def _store_turn(self, turn: Turn) -> None:

@@ -45,8 +45,7 @@ class TagApi:
         body = {"content": content, "containerTags": [container], "metadata": {"sm_source": SOURCE, **metadata}}
         body |= {"customId": custom_id} if custom_id else {}
         body |= {"entityContext": context} if context else {}
-        # With an id of ours, adding it twice is adding it once.
-        found = self._remote.post("/v3/documents", body, expect={"id": str}, repeatable=bool(custom_id))
+        found = self._remote.post("/v3/documents", body, expect={"id": str})
         return str(found["id"])
 
     def conversation(
@@ -54,15 +53,15 @@ class TagApi:
     ) -> None:
         body = {"conversationId": conversation_id, "messages": messages, "containerTags": [container]}
         about = {"type": "full_session", "sm_source": SOURCE, "message_count": len(messages), **metadata}
-        self._remote.post("/v4/conversations", {**body, "metadata": about}, repeatable=True)
+        self._remote.post("/v4/conversations", {**body, "metadata": about})
 
     def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]:
         body = {"q": query, "containerTag": container, "limit": limit, "searchMode": mode}
-        return _hits(self._remote.post("/v4/search", body, expect=_HITS, repeatable=True))
+        return _hits(self._remote.post("/v4/search", body, expect=_HITS))
 
     def profile(self, container: str, query: str = "") -> dict[str, list[Any]]:
         body = {"containerTag": container, **({"q": query} if query else {})}
-        found = self._remote.post("/v4/profile", body, expect={"profile": dict}, repeatable=True)
+        found = self._remote.post("/v4/profile", body, expect={"profile": dict})
         return {**_profile(found["profile"]), "results": _hits(found.get("searchResults") or {})}
 
     def forget(self, container: str, memory_id: str) -> bool:
@@ -91,7 +90,7 @@ class NamespaceApi:
         body = {"content": content, "metadata": {"sm_source": SOURCE, **metadata}}
         body |= {"id": custom_id} if custom_id else {}
         body |= {"supportingContext": context} if context else {}
-        found = self._remote.post(_path(container, "document"), body, expect={"id": str}, repeatable=bool(custom_id))
+        found = self._remote.post(_path(container, "document"), body, expect={"id": str})
         return str(found["id"])
 
     def conversation(
@@ -103,10 +102,10 @@ class NamespaceApi:
 
     def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]:
         body = {"query": query, "searchMode": "chunks" if mode == "documents" else mode, "limit": limit}
-        return _hits(self._remote.post(_path(container, "search"), body, expect=_HITS, repeatable=True))
+        return _hits(self._remote.post(_path(container, "search"), body, expect=_HITS))
 
     def profile(self, container: str, query: str = "") -> dict[str, list[Any]]:
-        found = self._remote.post(_path(container, "profile"), {}, expect={"profile": dict}, repeatable=True)
+        found = self._remote.post(_path(container, "profile"), {}, expect={"profile": dict})
         hits = self.search(container, query, limit=10, mode="hybrid") if query else []
         return {**_profile(found["profile"]), "results": hits}
 
@@ -133,20 +132,17 @@ class Supermemory:
     def __init__(self, base_url: str, key: str, timeout: float, wanted: str) -> None:
         headers = {"Authorization": f"Bearer {key}", "x-sm-source": SOURCE}
         self._remote = Remote("supermemory", base_url, headers=headers, secrets=[key], timeout=timeout)
-        self._hurried = self._remote.hurried(timeout)
         self._spoken: type[Api] | None = next((each for each in APIS if each.name == wanted), None)
 
-    def api(self, container: str, *, hurry: bool) -> Api:
-        """With `hurry` there is one attempt, for a turn that waits."""
-        remote = self._hurried if hurry else self._remote
+    def api(self, container: str) -> Api:
         if self._spoken is None:
-            self._spoken = self._probe(remote, container)
-        return self._spoken(remote)
+            self._spoken = self._probe(container)
+        return self._spoken(self._remote)
 
-    def _probe(self, remote: Remote, container: str) -> type[Api]:
+    def _probe(self, container: str) -> type[Api]:
         nothing: dict[str, list[Any]] = {}
         for each in APIS:
-            if unless_missing(partial(each(remote).profile, container), nothing) is not nothing:
+            if unless_missing(partial(each(self._remote).profile, container), nothing) is not nothing:
                 return each
         said = "supermemory answers, but knows neither of its two APIs; check base_url in supermemory.json"
         raise ProviderError(said, kind="malformed")
@@ -187,6 +183,8 @@ _CLEAR_MATCH = 0.5
 
 
 class SupermemoryProvider(ServiceProvider[Supermemory]):
+    """External memory in Supermemory."""
+
     name = "supermemory"
 
     FIELDS, TOOLS = described(name)
@@ -228,7 +226,7 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         if not (query := question(query)) or not self._config["auto_recall"]:
             return ""
-        api = self._speak(hurry=True)
+        api = self._speak()
         most = min(max(int(self._config["max_recall_results"]), 1), 20)
         if self._turn <= 1 or self._turn % max(int(self._config["profile_frequency"]), 1) == 0:
             found = api.profile(self._container, query)
@@ -362,8 +360,8 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
             raise ProviderError(f"there is no container {wanted!r}; choose one of {', '.join(allowed)}", kind="refused")
         return str(wanted)
 
-    def _speak(self, *, hurry: bool = False) -> Api:
-        return self._opened().api(self._container, hurry=hurry)
+    def _speak(self) -> Api:
+        return self._opened().api(self._container)
 
 
 def _named(turn: Turn) -> str:

@@ -270,8 +270,6 @@ def _history(ask: Ask) -> Page:
 
 def _change(change: Change, undone: set[str]) -> dict[str, Any]:
     edits = [(edit.before, edit.after) for edit in change.edits]
-    if change.state is not None:
-        edits = [(each, None) for each in change.removed()] + [(None, each) for each in change.added()]
     return {
         "id": change.id,
         "at": change.at,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.server.web import approvals, conversations, forget, health, memory, now, people, receipts
+from hermes.server.web import approvals, conversations, forget, health, memory, now, people, receipts, rules
 
 if TYPE_CHECKING:
     from hermes.server.web.site import Section
@@ -14,6 +14,7 @@ SECTIONS: tuple[Section, ...] = (
     memory.SECTION,
     approvals.SECTION,
     conversations.SECTION,
+    rules.SECTION,
     receipts.SECTION,
     health.SECTION,
     people.SECTION,

@@ -84,6 +84,8 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
+    """A template and the values that fill it."""
+
     template: str
     values: Mapping[str, Any] = field(default_factory=dict)
     status: int = 200
@@ -129,6 +131,8 @@ def address(section: str, *parts: str, **query: Any) -> str:
 
 
 class Site:
+    """The web page's routes, and what every request goes through."""
+
     def __init__(
         self,
         sections: tuple[Section, ...],

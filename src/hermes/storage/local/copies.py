@@ -28,6 +28,8 @@ _SUMMARIES = """
 
 
 class LocalCopies:
+    """Reads and writes whole sessions, for moving between engines."""
+
     def __init__(self, database: Database, owner: int) -> None:
         self._database = database
         self._owner = owner

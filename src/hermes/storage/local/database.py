@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import apsw
 
 from hermes.base.errors import DamagedFile, ForeignFile, LockTimeout, StorageError, UnsafePath, WriteRefused
-from hermes.storage.files import keep_private, make_private_folders
+from hermes.storage.files import explained, keep_private, make_private_folders
 from hermes.storage.locks import WriteQueue
 
 if TYPE_CHECKING:
@@ -78,6 +78,8 @@ _to_disk = getattr(os, "fdatasync", os.fsync)
 
 
 class WriteLog:
+    """SQLite's write-ahead log: synced when a write must last, shortened in the background."""
+
     def __init__(self, path: str, connection: apsw.Connection, another: Callable[[], apsw.Connection]) -> None:
         """`another` opens one more connection, for work beside this one."""
         self._path = path
@@ -207,6 +209,8 @@ def one_row(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -
 
 
 class Database:
+    """One SQLite file: connection, transactions, durability."""
+
     def __init__(
         self,
         path: str,
@@ -425,7 +429,8 @@ def _make_private(path: str) -> None:
         finally:
             os.close(created)
     except FileExistsError:
-        kind = os.lstat(path).st_mode
+        with explained("look at", path):
+            kind = os.lstat(path).st_mode
         if not stat.S_ISREG(kind):
             raise UnsafePath(
                 f"{path} is not a regular file; a database is not opened through a link or device"

@@ -14,7 +14,7 @@ from hermes.base.words import searchable
 from hermes.storage.local.database import REPAIR, all_rows
 from hermes.storage.local.schema import AUTOMERGE, NO_CRISIS, set_option
 from hermes.storage.local.sqlite_pages import varint
-from hermes.storage.ports import BATCH
+from hermes.storage.ports import BATCH, SAID
 from hermes.storage.records import BLOCK, BLOCK_BITS, REWOUND, STATE_BITS, called, said
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 LOCAL_OWNER = 1
 _MANY = 500  # messages: an import
+_RARE = 2_000  # messages with a word; who holds a commoner one is looked up where it is needed
 _MOST_SEGMENTS = 16
 # Private-use characters cannot be typed by accident and are letters to the tokenizer. Only other owners' messages
 # carry them, so a store of one person pays nothing.
@@ -53,6 +54,7 @@ class FullText:
         self._owner = owner
         self._listed: set[str] = set()
         self._only_owner = ""
+        self._held: dict[tuple[str, str], list[int]] = {}  # who holds a rare word, newest first, during one search
 
     def update(self, *, batch: int, most: int | None = None) -> int:
         return index_waiting(self._database, batch=batch, most=most)
@@ -63,6 +65,7 @@ class FullText:
         return not self._database.row(waiting, (self._owner,))
 
     def refresh(self) -> None:
+        self._held.clear()
         others = self._database.row("SELECT count(*) FROM owners")[0] > 1
         if not others:
             self._only_owner = ""
@@ -72,12 +75,24 @@ class FullText:
             self._only_owner = f' AND "{owner_word(self._owner)}"'
 
     def matching(self, table: str, expression: str, limit: int) -> list[int]:
+        if (table, expression) in self._held:
+            return self._held[table, expression][:limit]
         matching = f"SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH ? ORDER BY rowid DESC LIMIT ?"  # noqa: S608 - our table names
         return self._database.column(matching, (f"({expression}){self._only_owner}", limit))
 
     def frequencies(self, table: str, expressions: Sequence[str]) -> list[int]:
+        """Of a word that few messages hold, who they are is kept: the search asks for that next."""
+        return (
+            [self._frequency(table, each) for each in expressions] if self._totals(table)[0] else [0] * len(expressions)
+        )
+
+    def _frequency(self, table: str, expression: str) -> int:
+        found = self.matching(table, expression, _RARE)
+        if len(found) < _RARE:
+            self._held[table, expression] = found
+            return len(found)
         counting = f"SELECT count(*) FROM {table}_fts WHERE {table}_fts MATCH ?"  # noqa: S608 - our table names
-        return [self._database.row(counting, (f"({each}){self._only_owner}",))[0] for each in expressions]
+        return int(self._database.row(counting, (f"({expression}){self._only_owner}",))[0])
 
     def lengths(self, message_ids: Sequence[int]) -> dict[int, int]:
         rows = self._database.rows(_LENGTHS, (apsw.carray(array("q", message_ids)),)) if message_ids else []
@@ -107,8 +122,11 @@ class FullText:
         return self._database.column(listed, (start, end, limit))
 
     def totals(self) -> tuple[int, int]:
+        return self._totals(SAID)
+
+    def _totals(self, table: str) -> tuple[int, int]:
         """As FTS5 itself keeps them."""
-        row = self._database.row("SELECT block FROM messages_fts_data WHERE id = 1")
+        row = self._database.row(f"SELECT block FROM {table}_fts_data WHERE id = 1")  # noqa: S608 - our table names
         if not row or not row[0]:
             return 0, 0
         messages, at = varint(row[0], 0)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import apsw
 
-from hermes.base.errors import ForeignFile
+from hermes.base.errors import DamagedFile, ForeignFile
 from hermes.base.words import TOKENIZER
-from hermes.storage.local.database import PAGE
+from hermes.storage.local.database import PAGE, REPAIR
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,6 +29,9 @@ def migrate(database: Database) -> None:
     """Brings the file to the newest layout; does not write when nothing is missing."""
     applied = _applied(database)
     unknown = sorted(applied - {name for name, _ in MIGRATIONS + OPTIONAL})
+    if unknown and {name for name, _ in MIGRATIONS} - applied:
+        # A newer Hermes has applied all of ours as well; a flipped bit turns one of ours into an unknown one.
+        raise DamagedFile(f"{database.path} is damaged (its list of migrations names {unknown[0]}); {REPAIR}")
     if unknown:
         raise ForeignFile(
             f"{database.path} was written by a newer Hermes (it has {', '.join(unknown)}); upgrade this one to open it"

@@ -77,6 +77,8 @@ _FLOAT, _ZERO, _ONE = 7, 8, 9
 
 
 class Record(NamedTuple):
+    """One row as it stands on a page."""
+
     rowid: int
     values: tuple[Any, ...]
 

@@ -50,6 +50,8 @@ BY_MONTH = ("month", "sessions", "messages")
 
 
 class LocalMaintenance:
+    """Counts, sizes and old sessions in SQLite."""
+
     def __init__(self, database: Database, owner: int) -> None:
         self._database = database
         self._owner = owner
@@ -142,6 +144,8 @@ _OF_CONVERSATION = f"""
 
 
 class LocalSummaries:
+    """The summary graph in SQLite."""
+
     def __init__(self, database: Database, owner: int) -> None:
         self._database = database
         self._owner = owner

@@ -52,6 +52,8 @@ assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statements above spell
 
 
 class LocalVectors:
+    """Embeddings in SQLite."""
+
     def __init__(self, database: Database, owner: int) -> None:
         self._database = database
         self._owner = owner

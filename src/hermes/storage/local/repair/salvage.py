@@ -35,6 +35,8 @@ _SESSION, _DEPTH, _IDS = 1, 2, 3
 
 @dataclass(slots=True)
 class Graph:
+    """The summary graph as read from a damaged database."""
+
     nodes: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     _pairs: set[tuple[int, int]] = field(default_factory=set)
 
@@ -131,10 +133,16 @@ class Source:
     def messages(self) -> Iterator[tuple[Row, int | None]]:
         """Each message once, with the session it belongs to, or None when its checksum holds for none."""
         seen: dict[int, int] = {}  # ids and checksums
+        kept: set[int] = set()
         for row in self._table("messages", _MESSAGE_COLUMNS):
-            if is_shaped(row):
-                seen[row[0]] = row[-1]
-                yield row, self._session_of(row)
+            # Damaged pointers can lead SQLite to the same leaf twice.
+            if not is_shaped(row) or seen.get(row[0]) == row[-1]:
+                continue
+            seen[row[0]] = row[-1]
+            session = None if row[0] in kept else self._session_of(row)
+            if session is not None:
+                kept.add(row[0])
+            yield row, session
         if "messages" in self.structure.complete:
             return
         doubtful: dict[int, Row] = {}

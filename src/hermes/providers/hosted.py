@@ -1,6 +1,9 @@
 """Inside a provider's process: loads it, carries out what is asked, and ends when whoever started it is gone.
 
-The provider is called from two threads, as it would be without a process of its own.
+The provider is called from two threads, as it would be without a process of its own. What both sides know of each
+other is here too: the hooks, and the frames that they exchange. Neither side believes the other: a reader says which
+kinds of frames it accepts and how large, and anything else ends the conversation. Text goes as text, so that a turn
+never parses what a provider made up.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import json
 import os
 import signal
 import socket
+import struct
 import sys
 import threading
 from contextlib import suppress
@@ -18,28 +22,81 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import ProviderError
 from hermes.providers.base import call, implements
 from hermes.providers.config import secret_value
-from hermes.providers.hosting.frames import (
-    CALL,
-    DATA,
-    DATA_CALLS,
-    FAULT,
-    LARGEST,
-    LONGEST_TEXT,
-    OPTIONAL,
-    TEXT,
-    TEXTS,
-    Channel,
-    ChannelBroken,
-)
 from hermes.providers.manager import everything_is_a_provider, running_for
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+# In order, nobody waits; everything else answers somebody who does.
+DELIVERED = frozenset(
+    {
+        *("initialize", "sync_turn", "on_memory_write", "on_delegation", "on_session_end", "on_session_switch"),
+        *("queue_prefetch", "shutdown"),
+    }
+)
+TEXTS = frozenset(
+    {
+        *("system_prompt_block", "prefetch", "on_pre_compress", "handle_tool_call", "check_connection"),
+        *("forget_person", "recall_mode"),
+    }
+)
+DATA_CALLS = frozenset({"is_available", "get_tool_schemas", "get_config_schema", "get_status_config", "backup_paths"})
+# Offered by the proxy only where the provider itself does something in them.
+OPTIONAL = (DELIVERED | TEXTS | DATA_CALLS | {"on_turn_start"}) - {
+    *("initialize", "is_available", "get_tool_schemas", "shutdown", "recall_mode"),
+}
+
+CALL, TEXT, DATA, FAULT = b"c", b"t", b"d", b"f"
+_LONGEST_TEXT = 1_000_000  # characters; more than any recall or result may have
+LARGEST: Mapping[bytes, int] = {TEXT: 4 * _LONGEST_TEXT, DATA: 2 << 20, FAULT: 1 << 16}  # bytes, of one answer
+_HEADER = struct.Struct("!cII")  # kind, number and length
 _REQUESTS = {CALL: 1 << 30}  # they come from our own side
 _LONGEST_WORDS = 5_000
 _SET_SIGNAL = 10  # F_SETSIG of Linux, which the module fcntl does not name
 _TO_A_THREAD = "set memory.provider_process to none to run it on a thread of the program instead"
+
+
+class ChannelBroken(Exception):
+    """Whoever is at the other end does not keep to the form, in words; without words, nobody is there any more."""
+
+
+class Channel:
+    """One end of a line that frames go over."""
+
+    def __init__(self, end: socket.socket) -> None:
+        self._end = end
+        self._file = end.makefile("rb")
+
+    def send(self, kind: bytes, number: int, payload: bytes) -> None:
+        try:
+            self._end.sendall(_HEADER.pack(kind, number, len(payload)) + payload)
+        except OSError as error:
+            raise ChannelBroken from error
+
+    def receive(self, accepted: Mapping[bytes, int]) -> tuple[bytes, int, bytes]:
+        """The next frame: its kind, its number and what it holds."""
+        kind, number, length = _HEADER.unpack(self._read(_HEADER.size))
+        if length > accepted.get(kind, -1):
+            raise ChannelBroken(f"sent {length:,} bytes where an answer has at most {accepted.get(kind, 0):,}")
+        return kind, number, self._read(length)
+
+    def hang_up(self) -> None:
+        """Whoever waits at either end stops waiting."""
+        with suppress(OSError):  # it is closed already
+            self._end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._file.close()
+        self._end.close()
+
+    def _read(self, length: int) -> bytes:
+        try:
+            found = self._file.read(length)
+        except (OSError, ValueError) as error:
+            raise ChannelBroken from error
+        if len(found) < length:
+            raise ChannelBroken
+        return found
 
 
 def work(calls: int, deliveries: int, life: int) -> None:
@@ -160,16 +217,18 @@ def _text(hook: str, returned: Any) -> bytes:
         returned = ""
     if not isinstance(returned, str):
         raise TypeError(f"expected text, got {type(returned).__name__}")
-    return str.__getitem__(returned, slice(0, LONGEST_TEXT)).encode("utf-8", "replace")
+    return str.__getitem__(returned, slice(0, _LONGEST_TEXT)).encode("utf-8", "replace")
 
 
 def _plain(hook: str, returned: Any) -> bytes:
     if hook == "get_tool_schemas":  # one that cannot be described costs no other
         returned = [each if _is_plain(each) else _named_only(each) for each in returned or ()]
-    try:
-        found = json.dumps(returned).encode()
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{hook} returned what cannot leave its process ({error}); {_TO_A_THREAD}") from error
+    if not _is_plain(returned):
+        raise ProviderError(
+            f"{hook} returned something that is not JSON and cannot leave its process; {_TO_A_THREAD}",
+            kind="malformed",
+        )
+    found = json.dumps(returned).encode()
     if len(found) > LARGEST[DATA]:
         raise ValueError(f"{hook} returned {len(found):,} bytes; {LARGEST[DATA]:,} are allowed")
     return found

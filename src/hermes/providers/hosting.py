@@ -6,7 +6,6 @@ call raises a `ProviderEnded`, and `initialize` starts it anew; when, and how of
 
 from __future__ import annotations
 
-import builtins
 import json
 import os
 import signal
@@ -15,15 +14,17 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ProviderEnded, ProviderError
 from hermes.base.values import value
 from hermes.providers.base import SeparateProcess
+from hermes.providers.delivery import in_words
 from hermes.providers.discovery import find_provider
-from hermes.providers.hosting.frames import (
+from hermes.providers.hosted import (
     CALL,
     DATA,
     DATA_CALLS,
@@ -35,45 +36,58 @@ from hermes.providers.hosting.frames import (
     TEXTS,
     Channel,
     ChannelBroken,
-    ChannelClosed,
-    TooLate,
 )
-from hermes.providers.worker import in_words
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping
 
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
-_PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "start.py")
-_ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 3))
+# With -P the folder a person happens to be in is never looked through for modules.
+_PROGRAM = (
+    "import sys; sys.path.insert(0, sys.argv[1]); from hermes.providers.hosted import work; "
+    "work(*map(int, sys.argv[2:]))"
+)
+_ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2))
 _KEPT_OUTPUT = 4096
 _SECONDS_TO_GO = 1.0
+_SECONDS_TO_DIE = 0.2  # between a closed channel and the end that closed it
 _LONGEST_WORDS = 160
 _PLACES = ("calls", "deliveries")
-_SECONDS_TO_DIE = 0.2  # between a closed channel and the end that closed it
+_TOO_LATE = "did not answer for long and was ended"
 
 
-class Subprocess:
-    """The operating system's side of it: started, listened to, ended together with what it started."""
+@value
+class Bounds:
+    """What a provider's process may take. A call that is not answered in its seconds ends the process."""
 
-    def __init__(self, handed: Sequence[int], hermes_home: str) -> None:
-        """Starts our program for providers with these descriptors."""
-        if not sys.executable:
-            raise ProviderError(
-                "there is no Python that could be started for it; set memory.provider_process to none", kind="absent"
-            )
-        self._lock = threading.Lock()
+    calls: float = 31.0  # seconds, when somebody waits
+    deliveries: float = 120.0
+    load: float = 30.0
+    megabytes: int = 2048  # of memory it may write to; 0 for no limit
+
+
+class ProviderProcess:
+    """A provider's process: asked within a time, and ended with what it started when it does not keep to it."""
+
+    def __init__(self, name: str, operator_home: str, hermes_home: str, bounds: Bounds) -> None:
+        """Starts the process, which loads the provider meanwhile; `hooks` waits for that."""
+        self._bounds = bounds
+        self._why = ""  # it was ended by us, in words after `its process`
+        self._leaving = self._over = False
+        self._numbers = count(1)
+        self._ending = threading.RLock()
         self._said = b""
+        pairs = [socket.socketpair() for _ in _PLACES]
         life, self._life = os.pipe()
         self._output, output = os.pipe()
         for end in (self._output, output):
             os.set_blocking(end, False)
-        theirs = [*handed, life]
+        theirs = [*(there.fileno() for _, there in pairs), life]
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", _PROGRAM, _ROOT, *map(str, theirs)],
+                [sys.executable, "-P", "-c", _PROGRAM, _ROOT, *map(str, theirs)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -83,68 +97,156 @@ class Subprocess:
             )
         except OSError as error:
             self._release()
-            raise ProviderError(f"its process does not start: {error}", kind="absent") from error
+            hint = "set memory.provider_process to none to run it on a thread"
+            raise ProviderError(f"its process does not start: {error}; {hint}", kind="absent") from error
         finally:
             os.close(life)
             os.close(output)
+            for _, there in pairs:
+                there.close()
+        self._lines = {
+            place: (threading.Lock(), Channel(here)) for place, (here, _) in zip(_PLACES, pairs, strict=True)
+        }
+        self._loaded_until = time.monotonic() + bounds.load
+        told = {
+            "name": name,
+            "operator": operator_home,
+            "home": hermes_home,
+            "megabytes": bounds.megabytes,
+            "path": _search_path(),
+        }
+        with suppress(ChannelBroken):  # it died at once; whoever asks for its hooks hears why
+            self._lines["calls"][1].send(CALL, 0, json.dumps(told).encode())
+
+    @property
+    def ended(self) -> bool:
+        return self._over or self._leaving or self._process.poll() is not None
 
     @property
     def pid(self) -> int:
         return self._process.pid
 
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
+    def hooks(self) -> list[str]:
+        """Which hooks the provider has, once it is loaded; the ProviderError that says why it does not load."""
+        with self._within(self._loaded_until - time.monotonic()):
+            found = self._heard(self._lines["calls"][1], 0, {DATA: LARGEST[DATA]})
+        return [str(hook) for hook in found.get("hooks", ())] if isinstance(found, dict) else []
 
-    def ends_within(self, seconds: float) -> bool:
+    def ask(self, hook: str, arguments: list[Any], more: dict[str, Any]) -> Any:
+        """What the provider returned, or raises what it raised; a ProviderEnded when it cannot answer any more."""
+        delivered = hook in DELIVERED
+        seconds = self._bounds.deliveries if delivered else self._bounds.calls
+        lock, channel = self._lines["deliveries" if delivered else "calls"]
+        if not lock.acquire(timeout=seconds):
+            raise ProviderError("it is busy with another call", kind="busy")
         try:
-            self._process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return False
-        return True
+            if self.ended:
+                self.end("")  # what it may have left behind
+                raise ProviderEnded(f"its process {self._end_in_words()}", kind="unreachable")
+            accepted = {TEXT: LARGEST[TEXT]} if hook in TEXTS else {DATA: LARGEST[DATA] if hook in DATA_CALLS else 4}
+            request = {"hook": hook, "arguments": arguments, "more": more}
+            number = next(self._numbers)
+            with self._within(seconds):
+                channel.send(CALL, number, json.dumps(request, default=str).encode())
+                return self._heard(channel, number, accepted)
+        finally:
+            self._listen()
+            if self._over:
+                channel.close()
+            lock.release()
+            if self._leaving:
+                self.leave()
 
-    def dismiss(self) -> None:
+    def close(self) -> None:
         """Lets it end by itself for a moment, with what it does at its end, then ends it."""
-        if self.ends_within(_SECONDS_TO_GO):
-            self._release()
-        else:
-            self.kill()
+        self._over, self._why = True, self._why or "was closed"
+        self._hang_up()
+        self._ends_within(_SECONDS_TO_GO)
+        self.end("")
 
-    def kill(self) -> None:
+    def leave(self) -> None:
+        """Ends it now, or as soon as what it is doing is done; no call begins after this."""
+        self._leaving = True
+        if not any(lock.locked() for lock, _ in self._lines.values()):
+            self.end("was closed")
+
+    def end(self, why: str) -> None:
         """Ends it and what it started, whatever they are doing; once, for its number may be another's later."""
-        if self._life < 0:
-            return
-        with suppress(ProcessLookupError, PermissionError):  # it is gone, and so is what it started
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self.ends_within(_SECONDS_TO_GO)  # longer only while the kernel is not done with it; nothing is left to do then
-        self.listen()
-        self._release()
+        self._over, self._why = True, self._why or why
+        with self._ending:
+            if self._life >= 0:
+                with suppress(ProcessLookupError, PermissionError):  # it is gone, and so is what it started
+                    os.killpg(self._process.pid, signal.SIGKILL)
+                self._ends_within(_SECONDS_TO_GO)  # longer only while the kernel is not done with it
+                self._listen()
+                self._release()
+        self._hang_up()
 
-    def listen(self) -> None:
+    # -- how -----------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _within(self, seconds: float) -> Iterator[None]:
+        """Ends the process after these seconds, which closes the line that somebody is waiting at."""
+        timer = threading.Timer(seconds, self.end, [_TOO_LATE])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        except ChannelBroken as trouble:
+            if not str(trouble):
+                self._ends_within(_SECONDS_TO_DIE)  # if it exits by itself, report that exit instead of our kill
+            gone = self._process.poll() is not None and not str(trouble)
+            self.end("" if gone else f"{str(trouble) or 'closed its line'} and was ended")
+            raise ProviderEnded(f"its process {self._end_in_words()}", kind="ended") from None
+        finally:
+            timer.cancel()
+
+    def _heard(self, channel: Channel, number: int, accepted: Mapping[bytes, int]) -> Any:
+        kind, about, payload = channel.receive({**accepted, FAULT: LARGEST[FAULT]})
+        if about != number:
+            raise ChannelBroken("answered what nobody had asked")
+        if kind == TEXT:
+            return payload.decode("utf-8", "replace")
+        try:
+            told = json.loads(payload)
+        except (ValueError, RecursionError):
+            raise ChannelBroken("sent something that is not an answer") from None
+        if kind == FAULT:
+            raise _raised(told)
+        return told
+
+    def _ends_within(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def _listen(self) -> None:
         """Empties the buffer of what it printed and keeps the end of it."""
-        with self._lock:
-            if self._output >= 0:
-                with suppress(BlockingIOError):  # nothing was printed
-                    self._said = (self._said + os.read(self._output, 1 << 16))[-_KEPT_OUTPUT:]
+        with self._ending, suppress(OSError):  # nothing was printed, or nobody listens any more
+            self._said = (self._said + os.read(self._output, 1 << 16))[-_KEPT_OUTPUT:]
 
-    def end_in_words(self) -> str:
+    def _end_in_words(self) -> str:
         """How it ended and the last it said, after `its process`."""
         code = self._process.poll()
-        if code is None:
-            return "has not ended"
-        words = _last_words(self._said.decode("utf-8", "replace"))
+        if self._why or code is None:
+            return self._why or "has not ended"
         how = f"ended with status {code}" if code >= 0 else f"was ended by {_signal(-code)}"
+        words = _last_words(self._said.decode("utf-8", "replace"))
         return f"{how} ({words})" if words else how
 
+    def _hang_up(self) -> None:
+        for lock, channel in self._lines.values():
+            channel.hang_up()
+            if lock.acquire(blocking=False):  # else whoever talks at the moment closes it
+                channel.close()
+                lock.release()
+
     def _release(self) -> None:
-        with self._lock:
-            ends, self._life, self._output = (self._life, self._output), -1, -1
+        ends, self._life, self._output = (self._life, self._output), -1, -1
         for end in ends:
-            if end >= 0:
-                os.close(end)
+            os.close(end)
 
     def __del__(self) -> None:
-        if "_life" in self.__dict__ and "_output" in self.__dict__:
+        if self.__dict__.get("_life", -1) >= 0 and "_output" in self.__dict__:
             self._release()
 
 
@@ -162,149 +264,6 @@ def _signal(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return f"signal {number}"
-
-
-@value
-class Bounds:
-    """What a provider's process may take. A call that is not answered in its seconds ends the process."""
-
-    calls: float = 31.0  # seconds, when somebody waits
-    deliveries: float = 120.0
-    load: float = 30.0
-    megabytes: int = 2048  # of memory it may write to; 0 for no limit
-
-
-class ProviderProcess:
-    """A provider's process seen from our side: asked within a time, and ended when it does not keep to it."""
-
-    def __init__(self, name: str, operator_home: str, hermes_home: str, bounds: Bounds) -> None:
-        """Starts the process, which loads the provider meanwhile; `hooks` waits for that."""
-        self._bounds = bounds
-        self._why = ""  # it was ended by us, in words after `its process`
-        self._leaving = self._over = False
-        pairs = [socket.socketpair() for _ in _PLACES]
-        try:
-            self._running = Subprocess([there.fileno() for _, there in pairs], hermes_home)
-        finally:
-            for _, there in pairs:
-                there.close()
-        self._channels = {
-            place: (threading.Lock(), Channel(here, alive=lambda: self._running.is_alive))
-            for place, (here, _) in zip(_PLACES, pairs, strict=True)
-        }
-        self._loaded_until = time.monotonic() + bounds.load
-        told = {
-            "name": name,
-            "operator": operator_home,
-            "home": hermes_home,
-            "megabytes": bounds.megabytes,
-            "path": _search_path(),
-        }
-        with suppress(ChannelBroken):  # it died at once; whoever asks for its hooks hears why
-            self._channels["calls"][1].send(CALL, 0, json.dumps(told).encode(), until=self._loaded_until)
-
-    @property
-    def ended(self) -> bool:
-        return self._over or self._leaving or not self._running.is_alive
-
-    @property
-    def pid(self) -> int:
-        return self._running.pid
-
-    def hooks(self) -> list[str]:
-        """Which hooks the provider has, once it is loaded; the ProviderError that says why it does not load."""
-        found = self._heard(self._channels["calls"][1], 0, {DATA: LARGEST[DATA]}, self._loaded_until)
-        return [str(hook) for hook in found.get("hooks", ())] if isinstance(found, dict) else []
-
-    def ask(self, hook: str, arguments: list[Any], more: dict[str, Any]) -> Any:
-        """What the provider returned, or raises what it raised; a ProviderEnded when it cannot answer any more."""
-        delivered = hook in DELIVERED
-        seconds = self._bounds.deliveries if delivered else self._bounds.calls
-        until = time.monotonic() + seconds
-        lock, channel = self._channels["deliveries" if delivered else "calls"]
-        if not lock.acquire(timeout=seconds):
-            raise ProviderError("it is busy with another call", kind="busy")
-        try:
-            if self.ended:
-                self.end("")  # what it may have left behind
-                raise ProviderEnded(f"its process {self._end_in_words()}", kind="unreachable")
-            return self._asked(channel, hook, {"hook": hook, "arguments": arguments, "more": more}, until)
-        finally:
-            self._running.listen()
-            if self._over:
-                channel.release()
-            lock.release()
-            if self._leaving:
-                self.leave()
-
-    def close(self) -> None:
-        """Lets it end by itself for a moment, then ends it."""
-        self._over, self._why = True, self._why or "was closed"
-        self._hang_up()
-        self._running.dismiss()
-
-    def leave(self) -> None:
-        """Ends it now, or as soon as what it is doing is done; no call begins after this."""
-        self._leaving = True
-        if not any(lock.locked() for lock, _ in self._channels.values()):
-            self.end("was closed")
-
-    def end(self, why: str) -> None:
-        """Ends it and what it started, whatever they are doing."""
-        self._over, self._why = True, self._why or why
-        self._running.kill()
-        self._hang_up()
-
-    # -- how -----------------------------------------------------------------------------------------------------------
-
-    def _asked(self, channel: Channel, hook: str, request: dict[str, Any], until: float) -> Any:
-        number = time.monotonic_ns() & 0xFFFFFFFF
-        try:
-            channel.send(CALL, number, json.dumps(request, default=str).encode(), until=until)
-        except (ChannelBroken, TooLate) as trouble:
-            raise self._lost(trouble) from None
-        if hook in TEXTS:
-            accepted = {TEXT: LARGEST[TEXT]}
-        else:
-            accepted = {DATA: LARGEST[DATA] if hook in DATA_CALLS else len(b"null")}
-        return self._heard(channel, number, accepted, until)
-
-    def _heard(self, channel: Channel, number: int, accepted: Mapping[bytes, int], until: float) -> Any:
-        try:
-            kind, about, payload = channel.receive({**accepted, FAULT: LARGEST[FAULT]}, until=until)
-        except (ChannelBroken, TooLate) as trouble:
-            raise self._lost(trouble) from None
-        if about != number:
-            raise self._lost(ChannelBroken("answered what nobody had asked"))
-        if kind == TEXT:
-            return payload.decode("utf-8", "replace")
-        try:
-            told = json.loads(payload)
-        except (ValueError, RecursionError):
-            raise self._lost(ChannelBroken("sent something that is not an answer")) from None
-        if kind == FAULT:
-            raise _raised(told)
-        return told
-
-    def _lost(self, trouble: ChannelBroken | TooLate) -> ProviderEnded:
-        """Ends what is left of it; an end of its own accord is told as what it was."""
-        if isinstance(trouble, ChannelClosed) and self._running.ends_within(_SECONDS_TO_DIE):
-            self.end("")
-        elif isinstance(trouble, TooLate):
-            self.end("did not answer for long and was ended")
-        else:
-            self.end(f"{trouble} and was ended")
-        return ProviderEnded(f"its process {self._end_in_words()}", kind="ended")
-
-    def _end_in_words(self) -> str:
-        return self._why or self._running.end_in_words()
-
-    def _hang_up(self) -> None:
-        for lock, channel in self._channels.values():
-            channel.close()
-            if lock.acquire(blocking=False):  # else whoever talks at the moment releases it
-                channel.release()
-                lock.release()
 
 
 def _search_path() -> list[str]:
@@ -328,16 +287,15 @@ def _raised(told: Any) -> BaseException:
             seconds=float(seconds) if isinstance(seconds, int | float) else None,
             status=status if isinstance(status, int) else None,
         )
-    known = getattr(builtins, name, None)
-    if isinstance(known, type) and issubclass(known, Exception):
-        with suppress(TypeError):  # some are not made of words
-            return known(said)
-    kind: type[Exception] = OSError if told.get("os") else Exception
-    alike: type[Exception] = type(name if name.isidentifier() else "Error", (kind,), {})
+    alike: type[Exception] = type(
+        name if name.isidentifier() else "Error", (OSError if told.get("os") else Exception,), {}
+    )
     return alike(said)
 
 
 class HostedProvider(SeparateProcess):
+    """A plug-in provider that runs in a process of its own."""
+
     name = ""
 
     def __init__(self, name: str, operator_home: str, hermes_home: str, bounds: Bounds | None = None) -> None:
