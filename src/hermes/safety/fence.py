@@ -36,7 +36,7 @@ _NONCE = lazy_pattern(r"nonce\s*=\s*[\"']?([^\"'\s/<>]+)", re.IGNORECASE)
 
 
 def _any_prefix(name: str, then: str) -> str:
-    """A pattern for every beginning of `name`, the whole of which `then` may follow."""
+    """A pattern that matches any prefix of `name`; after the whole name it may go on with `then`."""
     pattern = then
     for character in reversed(name):
         pattern = f"(?:{re.escape(character)}{pattern})?"
@@ -55,8 +55,8 @@ _MOST_PASSES = 4
 def build_memory_context_block(raw_context: str, *, nonce: str | None = None) -> str:
     """Wrap recalled text for the prompt; empty when there is nothing to wrap.
 
-    Both tags carry a nonce drawn for this call, so no stored text can know how its own fence ends. Whoever must
-    rebuild the same bytes later passes the nonce that was used.
+    Both tags carry a nonce drawn for this call, so no stored text can know how its own fence ends. To rebuild
+    the same bytes later, pass the nonce that was used.
     """
     cleaned = sanitize_context(raw_context)
     if not cleaned.strip():
@@ -78,9 +78,9 @@ def _checked(nonce: str) -> str:
 def sanitize_context(text: str) -> str:
     """Remove whole fenced blocks, our note lines and stray fence tags; everything else stays byte for byte.
 
-    Cleaning twice changes nothing more, and the time is linear in the text. A fence that is opened and never closed
-    loses only its tag: this is for text that somebody else may have wrapped badly, not for hiding a stream. So does a
-    tag that is only mentioned: one inside a line, without a nonce and with more of the line behind it.
+    Cleaning twice changes nothing more, and the time is linear in the text. A fence that is never closed loses only
+    its tag, because the text may come from a program that wrapped it badly. A tag that is only mentioned (inside a
+    line, without a nonce, with more text after it) is removed in the same way.
     """
     for _ in range(_MOST_PASSES):
         if _TAG_OR_NOTE.search(text) is None:
@@ -88,7 +88,7 @@ def sanitize_context(text: str) -> str:
         text = _without_fences(text)
     if _TAG_OR_NOTE.search(text) is None:
         return text
-    # Each removal joined the next tag: only an attack nests them this deep. Without brackets there are no tags.
+    # Only an attack nests tags so deeply that each removal forms a new one. Without brackets there are no tags.
     return text.replace("<", "").replace("[", "")
 
 
@@ -131,7 +131,7 @@ class StreamingContextScrubber:
         self._held = ""  # what may become a tag
         self._fences = _OpenFences()
         self._is_hidden = False
-        self._is_blank = True  # nothing visible stands on the current line yet
+        self._is_blank = True  # the current line has nothing visible yet
 
     def feed(self, text: str) -> str:
         if "<" not in text and not self._held:  # nearly every chunk
@@ -146,7 +146,7 @@ class StreamingContextScrubber:
         for tag in _TAG.finditer(text):
             visible.append(self._shown(text[at : tag.start()]))
             at = tag.end()
-            if not self._is_hidden and (tag["slash"] or not self._is_blank):  # somebody talks about the tag
+            if not self._is_hidden and (tag["slash"] or not self._is_blank):  # the answer talks about the tag
                 visible.append(self._shown(tag.group()))
             elif tag["slash"]:
                 self._is_hidden = self._fences.close(_nonce(tag)) != 0
@@ -179,7 +179,7 @@ class StreamingContextScrubber:
 
 
 class _OpenFences:
-    """The fences that are open at a place, by their nonces ("" for none), the innermost last."""
+    """The nonces ("" for none) of the fences that are open at one point, innermost last."""
 
     __slots__ = ("_counts", "_nonces")
 
@@ -194,7 +194,7 @@ class _OpenFences:
     def close(self, nonce: str) -> int | None:
         """Close the innermost fence with this nonce and all inside it; how many stay open, or None for a stray tag.
 
-        Anybody can write a tag without a nonce: inside a fence that has one it closes nothing.
+        Anyone can write a tag without a nonce, so it cannot close a fence that has one.
         """
         if not self._counts.get(nonce) or (not nonce and self._nonces[-1]):
             return None
@@ -215,7 +215,7 @@ def _is_self_closed(tag: re.Match[str]) -> bool:
 
 
 def _ends_in_blank_line(text: str, *, if_empty: bool) -> bool:
-    """Whether nothing visible stands on the last line; `if_empty` answers when that line began before the text."""
+    """Whether the last line has nothing visible; `if_empty` answers if that line began before this text."""
     for character in reversed(text):
         if character in "\n\r":
             return True
@@ -225,18 +225,18 @@ def _ends_in_blank_line(text: str, *, if_empty: bool) -> bool:
 
 
 # `<private>…</private>` in what a person says: the model reads it, and nothing that is stored holds it.
-# Tags nest, and one that is never closed makes the rest private: better too much is forgotten than too little.
+# Tags nest, and an unclosed tag makes the rest private: it is safer to store too little than too much.
 
 PLACEHOLDER = "[private]"
 UNCLOSED = (
-    "`<private>` was not closed, so everything behind it counts as private: the model reads it and nothing of it is"
-    " kept. `</private>` ends a private part."
+    "`<private>` was not closed, so everything after it counts as private: the model reads it, but Hermes stores none"
+    " of it. End a private part with `</private>`."
 )
 _PRIVATE_TAG = lazy_pattern(r"<\s*(/?)\s*private(?:\s[^<>]*)?>", re.IGNORECASE)
 
 
 def without_private(text: str) -> str:
-    """The text with a placeholder in the place of each private part; the text itself when there is none."""
+    """Replaces each private part with a placeholder; returns the text itself if there is none."""
     return _split(text, 0)[0]
 
 
@@ -246,13 +246,13 @@ def is_unclosed(text: str) -> bool:
 
 
 def public_words(text: str) -> str:
-    """What somebody may be asked about or told; empty when everything was private."""
+    """The part of a message that may be shown or quoted elsewhere; empty if all of it was private."""
     kept = without_private(text)
     return kept if kept == text or kept.replace(PLACEHOLDER, "").strip() else ""
 
 
 def storable(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message as it may be stored; the message itself unless a person's words in it are private."""
+    """The message without private parts; the same object if it has none."""
     if message.get("role") != "user":
         return message
     content = message.get("content")
@@ -264,7 +264,7 @@ def storable(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _parts(content: Any) -> Any:
-    """The parts of a message; behind a tag that is not closed those that are no text are private, too."""
+    """Removes private text from content parts; after an unclosed tag, images and other parts are private too."""
     if not isinstance(content, list):
         return content
     kept: list[Any] = []

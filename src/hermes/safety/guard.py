@@ -1,8 +1,8 @@
 """A second opinion on what the scanner asks about: a small ONNX model, the extra `guard`. Off unless asked for.
 
-Its weights lie in the package `stackone-defender`. It was trained on prompts in English and a few neighbours, so it is
-asked about Latin script only. It knows attacks on chats, not on memory, so its silence says nothing: what it is sure
-about is refused, everything else stays a question.
+Its weights come in the package `stackone-defender`. It was trained on prompts in English and a few
+related languages, so it is asked about Latin script only. It knows attacks on chats, not on memory, so it can only make
+a verdict stricter: what it is sure about is refused, everything else stays a question.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _model: list[Any] = []
 
 
 def second_opinion(text: str, verdict: Verdict) -> Verdict:
-    """The verdict, or a refusal when it was a question and the model is as good as certain."""
+    """Returns the verdict, or a refusal if the verdict was "ask" and the model is nearly certain."""
     if verdict.level != ASK or not _is_latin(text) or _loaded().classify(text) < CERTAIN:
         return verdict
     return Verdict(

@@ -40,13 +40,13 @@ _ACCENT_RANGES = (
     (0x20D0, 0x20FF),
     (0xFE20, 0xFE2F),
 )
-# Scripts that people write in: their letters are read as Latin ones only in a word that would make no sense else.
+# Scripts in real use: their letters are read as Latin ones only in words that otherwise make no sense.
 _LIVING = "\u0370-\u05ff\u0900-\u0fff\u10a0-\u10ff\u1200-\u137f"
 _LIVING_LETTER = re.compile(f"[{_LIVING}]")
 _LIVING_WORD = re.compile(f"(?<![a-z{_LIVING}])[a-z]*[{_LIVING}][a-z{_LIVING}]*")
 _PLAIN = frozenset({"Lo", "Ll", "Cs", "So", "Nd", "Mc"})
 _DROPPED = frozenset({"Me", "Cc", "Cf", "Cn", "Co"})
-_LONGEST_EXPANSION = 4  # one ligature stands for 18 letters of a blessing; a text full of them must not grow
+_LONGEST_EXPANSION = 4  # one Arabic ligature expands to 18 letters; a text full of them must not grow
 _ASCII_CONTROLS = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127))
 _ANSI = lazy_pattern(r"\x1b\[[0-9;?]{0,16}[A-Za-z]")
 _JAMO = lazy_pattern("[\uac00-\ud7a3]?[\u1100-\u11ff]+")
@@ -58,7 +58,7 @@ _FEWEST_SKELETON = 3
 
 
 class _FoldTable(dict[int, str]):
-    """Maps a code point to what it reads as; each answer is worked out once."""
+    """Maps a code point to the letters it is read as, and caches each answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class _FoldTable(dict[int, str]):
             self[ord(_BRAILLE[index])] = letter
             for start in _SYMBOL_ALPHABETS:
                 self[start + index] = letter
-        for code in range(0x80):  # last, so that nothing above can change what ASCII reads as
+        for code in range(0x80):  # last, so that nothing above can change how ASCII is read
             char = chr(code)
             self[code] = char.lower() if char.isprintable() or char in "\t\n\r" else ""
 
@@ -106,7 +106,7 @@ _tables: list[_FoldTable] = []
 
 
 def fold(text: str) -> str:
-    """`text` in small letters without look-alikes, accents, controls and invisible characters; camelCase as words."""
+    """Lower-cases `text`, replaces look-alikes, drops accents, controls and invisible characters, splits camelCase."""
     if "\x1b" in text:
         text = _ANSI.sub("", text)
     if _CAMEL.search(text):
@@ -123,7 +123,7 @@ def fold(text: str) -> str:
 
 
 def _latinised(folded: str, skeleton: dict[int, str]) -> str:
-    """Words that mix Latin letters with look-alikes in Latin; whole words, if most of a script's words make English."""
+    """Rewrites words that mix Latin letters with look-alikes; all words, if most become English."""
     known = weights().knows
     words = {word: word.translate(skeleton) for word in set(_LIVING_WORD.findall(folded))}
     whole = {word: latin for word, latin in words.items() if not (word[0].isascii() or any(map(str.isascii, word)))}
@@ -159,7 +159,7 @@ def read_lines(path: str) -> list[str]:
 # Encodings, undone in place.
 
 DEPTH = 3  # layers
-# What nobody writes by accident: when it decodes to an attack, that is refused.
+# Encodings that nobody uses by accident: an attack in one of them is refused.
 DELIBERATE = frozenset({"base64", "base32", "ascii85", "hex", "binary", "character codes", "morse"})
 _MORSE_LETTERS = (
     ".- -... -.-. -.. . ..-. --. .... .. .--- -.- .-.. -- -. --- .--. --.- .-. ... - ..- ...- .-- -..- -.-- --.."
@@ -172,7 +172,7 @@ _NO_TEXT = bytes({*range(32), 127, 0xC0, 0xC1, *range(0xF5, 0x100)} - {9, 10, 13
 
 
 class Decoded:
-    """A text with its encodings undone, which they were, and what was written in one that nobody uses by accident."""
+    """A decoded text, the encodings it had, and the part whose encoding nobody uses by accident."""
 
     __slots__ = ("payload", "text", "used")
 
@@ -215,7 +215,7 @@ _compiled_steps: list[tuple[str, tuple[str, ...], re.Pattern[str], Callable[[str
 
 
 def _steps() -> list[tuple[str, tuple[str, ...], re.Pattern[str], Callable[[str], str]]]:
-    """Each encoding: its name, what a text must hold one of, the expression that finds it, and what undoes it."""
+    """Each encoding: its name, literals (a text must contain one), the pattern that finds it, and its decoder."""
     if not _compiled_steps:
         sign = f"[{_DOTS}{_DASHES}]"
         byte = r"(?:0x|\\x)?[0-9a-fA-F]{2}"
@@ -251,7 +251,7 @@ def _steps() -> list[tuple[str, tuple[str, ...], re.Pattern[str], Callable[[str]
 
 
 def _readable(raw: bytes) -> str:
-    """The text in `raw`, or an empty string when it is no text."""
+    """The text in `raw`, or an empty string if it is not text."""
     if len(raw) > 7 and raw.count(0) * 2 >= len(raw) - 1 and not any(raw[1:16:2]):  # noqa: PLR2004 - PowerShell's UTF-16
         raw = raw[::2]
     if (len(raw) - len(raw.translate(None, _NO_TEXT))) * 20 > len(raw):
@@ -346,7 +346,7 @@ def _from_punycode(piece: str) -> str:
         return piece
 
 
-# Disguised words. Each reading is yielded only where it turns what nobody reads into English.
+# Disguised words. A reading counts only if it turns nonsense into English.
 
 _ROT13 = str.maketrans(_ALPHABET, "nopqrstuvwxyzabcdefghijklm")
 _ATBASH = str.maketrans(_ALPHABET, _ALPHABET[::-1])
@@ -370,7 +370,7 @@ _LONGEST_KNOWN = 14
 
 
 def disguises(folded: str) -> Iterator[tuple[str, str]]:
-    """Other readings of a folded text: how it was disguised, and what it says; only the lines that are concerned."""
+    """Other readings of a folded text: how it was disguised and what it says, for the affected lines only."""
     lines = [line for line in folded.split("\n") if line.strip()]
     if joined := _joined_lines(lines):
         yield "one word per line", joined
@@ -384,7 +384,7 @@ def disguises(folded: str) -> Iterator[tuple[str, str]]:
 
 
 def _joined_lines(lines: list[str]) -> str:
-    """Neighbouring lines of one or two words each as one line; a line that ends a sentence ends a row of them."""
+    """Joins neighbouring lines of one or two words, up to the end of a sentence."""
     parts: list[str] = []
     group: list[str] = []
     for line in [*lines, "x x x x"]:
@@ -400,7 +400,7 @@ def _joined_lines(lines: list[str]) -> str:
 
 
 def _joined_letters(lines: list[str]) -> str:
-    """Lines in which most letters stand alone, with these put together; wider gaps stay between words."""
+    """Joins single letters in lines that mostly consist of them; wider gaps separate words."""
     found: list[str] = []
     for line in lines:
         pieces = _BETWEEN_LETTERS.split(line)
@@ -453,14 +453,14 @@ _CIPHERS: tuple[tuple[str, Callable[[str], str]], ...] = (
 
 
 def _apart(text: str) -> str:
-    """The text with words that were written without spaces cut into known ones; empty when there are none."""
+    """Splits words that were written without spaces; empty if there are none."""
     known = weights().knows
     after = _GLUED.sub(lambda found: found[0] if known(found[0]) else _segmented(found[0]) or found[0], text)
     return after if after != text else ""
 
 
 def _segmented(letters: str) -> str:
-    """Known words that make up these letters, the fewest possible; empty when they do not."""
+    """The fewest known words that spell these letters; empty if none do."""
     if len(letters) > _LONGEST_GLUED:
         parts = [letters[at : at + _LONGEST_GLUED] for at in range(0, len(letters), _LONGEST_GLUED)]
         return " ".join(_segmented(part) or part for part in parts)

@@ -1,9 +1,9 @@
 """The threat scanner: judges one text, or a list of entries read together, and returns a verdict.
 
-Three stages: `reveal` undoes encodings and disguises, `structure` finds what no honest note has, `wording` scores how
-much a passage sounds like an attack. The worst finding counts. The scanner works in linear time, keeps the text
-untouched, and raises `ScannerUnavailable` rather than call anything clean when its weights cannot be loaded. The
-classes are listed in `hermes.safety.verdict`.
+Three stages: `reveal` undoes encodings and disguises, `structure` finds what no honest note contains,
+`wording` scores how much a passage resembles an attack. The worst finding counts. The scanner works in linear time,
+keeps the text untouched, and raises `ScannerUnavailable` rather than call anything clean if its weights cannot be
+loaded. The classes are listed in `hermes.safety.verdict`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _every_finding(text: str, scope: str) -> Iterator[Finding]:
 
 
 def _read(text: str, how: str, scope: str) -> Iterator[Finding]:
-    """What is wrong with a text as it stands, as it decodes, and as its disguised words are meant."""
+    """The findings for a text as written, as decoded, and with its disguises undone."""
     folded = fold(text)
     yield from _judge(folded, text, how, scope)
     decoded = decode(text)
@@ -78,7 +78,7 @@ def _read(text: str, how: str, scope: str) -> Iterator[Finding]:
 
 
 def _changed_lines(before: str, after: str) -> str:
-    """The lines of `after` that `before` does not have, with some around them: the others were judged."""
+    """The lines of `after` that are not in `before`, with some context; the other lines have been judged."""
     known = set(before.split("\n"))
     lines = after.split("\n")
     wanted = sorted(
@@ -102,7 +102,7 @@ def _judge(folded: str, raw: str, how: str, scope: str) -> Iterator[Finding]:
 def _judge_words(folded: str, how: str, scope: str) -> Iterator[Finding]:
     known = weights()
     for threat, start, end in on_the_floor(folded):
-        # Where the documents' patterns and the wording of the line agree, there is little left to ask.
+        # If a pattern of the documents and the wording of the line agree, refuse instead of asking.
         agreed = heaviest(line_of(folded, start, end)).score >= known.ask_quiet
         excerpt = shorten(folded[max(0, start - _MARGIN) : end + _MARGIN])
         yield Finding(threat=threat, level=REFUSE if agreed else ASK, excerpt=excerpt, how=how)
@@ -125,7 +125,7 @@ _WIDEST = 4  # neighbours read together; short fragments need more than two to m
 
 
 def scan_entries(entries: Sequence[str], scope: str = "memory") -> tuple[Verdict, ...]:
-    """One verdict per entry; a phrase split over neighbours marks every entry that takes part."""
+    """One verdict per entry; an attack that is split over neighbours marks every entry involved."""
     found = [_findings(entry, scope) for entry in entries]
     alone = [max((SEVERITY[each.level] for each in findings), default=0) for findings in found]
     flagged: list[tuple[int, int]] = []
@@ -152,12 +152,12 @@ def scan_entries(entries: Sequence[str], scope: str = "memory") -> tuple[Verdict
 
 
 def _has_floor(text: str) -> bool:
-    """Whether a pattern of the documents is in a text by itself, and so needs no neighbour."""
+    """Whether the text alone matches a pattern of the design documents."""
     return any(True for _ in on_the_floor(fold(text)))
 
 
 def _split(joined: str, scope: str) -> Iterator[Finding]:
-    """What only the joined text shows; neighbours that have nothing to do with each other must not add up by chance."""
+    """The findings that only the joined text has; unrelated neighbours must not add up by chance."""
     folded = fold(joined)
     for level, start, end in forgeries(folded, "", scope):
         yield Finding(threat="forged_markup", level=level, excerpt=shorten(folded[start:end]), how="split over entries")
@@ -184,7 +184,7 @@ _MOST = 2_000  # paragraphs: each is judged by itself, and so many may take most
 
 @value
 class Passages:
-    """What may be shown, with a note in place of what may not, the verdict on it, and why the rest is left out."""
+    """The text that may be shown, with a note in place of each omission, its verdict, and why parts are omitted."""
 
     text: str
     verdict: Judged
@@ -192,7 +192,7 @@ class Passages:
 
 
 def without_attacks(text: str, name: str, scan: Scan, *, doubtful: bool = False) -> Passages | None:
-    """The rest of a text that `scan` refuses; None when all of it is better left out.
+    """The rest of a text that `scan` refuses; None if nothing of it should be shown.
 
     With `doubtful`, paragraphs that a person should look at are left out as well.
     """
@@ -231,13 +231,13 @@ def without_attacks(text: str, name: str, scan: Scan, *, doubtful: bool = False)
 
 
 def _with_neighbours(levels: list[str]) -> list[str]:
-    """What is only worth a question beside an attack belongs to it."""
+    """Extends an attack to neighbouring paragraphs that would only be asked about."""
     around = zip([CLEAN, *levels[:-1]], levels, [*levels[1:], CLEAN], strict=True)
     return [REFUSE if level == ASK and REFUSE in (before, after) else level for before, level, after in around]
 
 
 def _joined(paragraphs: list[str], shown: list[bool], note: str = "") -> str:
-    """The paragraphs that are shown, with one note for each run of the others."""
+    """Joins the paragraphs that are shown, with one note for each run of omitted ones."""
     parts: list[str] = []
     for paragraph, kept in zip(paragraphs, shown, strict=True):
         if kept:

@@ -70,7 +70,7 @@ class Beginnings:
 
 
 def _marked(common: int, length: int) -> Iterator[int]:
-    """The places of all bytes of a long number that are not zero."""
+    """The positions of the non-zero bytes of a long number."""
     if common:
         marks = common.to_bytes(length, "little")
         at = -1
@@ -89,7 +89,7 @@ def _listed(words: str) -> tuple[str, ...]:
     return tuple(words.split("|"))
 
 
-# Any of these may stand beside a secret that is short; everything else is at least a long run or many digits. Each line
+# A short secret has one of these words beside it; other secrets are long runs or many digits. Each line
 # is a group for `Beginnings`: its words have few letters in common, place by place, with other words.
 _BESIDE = (
     "-----begin|--user|pass|schl\u00fcssel|senha|sess|social sec|wallet",
@@ -107,7 +107,7 @@ _BESIDE_FOREIGN = _listed(
 BESIDE_SECRETS = (*_listed("|".join(_BESIDE)), "$", *_BESIDE_FOREIGN)
 _BESIDE_NUMBERS = ("pin", "puk", "code", "combination", "otp", "cvv", "cvc", "ssn", "social sec")
 _BESIDE_SEEDS = ("seed", "mnemonic", "recovery", "wallet", "bip", "phrase", "words")
-# A password has a digit or a mark, or stands in quotes; a sentence about passwords usually has none of these.
+# A password has a digit or a symbol, or is in quotes; a sentence about passwords usually has none of these.
 _IN_PASSWORDS = tuple("0123456789\"`!@#$^&*+~?'")
 _SEPARATORS = dict.fromkeys(map(ord, " \t\r\n\"'`=:,;/.@&?<>()[]{}|#$%^*~!\\+"), " ")
 
@@ -151,16 +151,16 @@ def mask_secrets(text: str) -> str:
 
 
 def mask_all(texts: Iterable[str]) -> list[str]:
-    """`mask_secrets` of each text; of many at once for a fraction of the time."""
+    """Applies `mask_secrets` to each text; for many texts, much faster than one by one."""
     masked = list(texts)
     for at in _suspects([unescaped(text) if "\\" in text else text for text in masked]):
         masked[at] = mask_secrets(masked[at])
     return masked
 
 
-# Which of many texts may hold a secret: one look at all of them together, as bytes. Most have no word that stands
-# beside secrets, or nothing behind it that could be one, and no long run that has the format of a token or looks
-# random. A text that is suspected is searched like any other.
+# Which of many texts may contain a secret: one pass over all of them together, as bytes. Most have no word that
+# accompanies secrets, or nothing after it that could be one, and no long run that has the format of a token or
+# looks random. The remaining texts are searched one by one.
 
 _OF_SENTENCES = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ \t\r\n.,;()"
 _WORD_PLACES = Beginnings(
@@ -188,7 +188,7 @@ _LONG_PART = b"a" * _SHORTEST_RUN
 
 
 def _suspects(texts: list[str]) -> set[int]:
-    """Positions of the texts that may hold a secret; no other does."""
+    """The positions of the texts that may contain a secret; all others contain none."""
     signs = "\0".join(texts).encode("ascii", "replace").translate(None, _OF_SENTENCES).split(b"\0")
     if len(signs) != len(texts):  # one of them holds what parts them
         return set(range(len(texts)))
@@ -220,13 +220,13 @@ def _suspects(texts: list[str]) -> set[int]:
 
 
 def _telling_words(raw: bytes) -> Iterator[int]:
-    """Where one of the words begins that stand beside secrets, with something behind it that may be one."""
+    """Where a word that accompanies secrets begins, if what follows may be a secret."""
     lowered = raw.decode().lower()
     return (place for place in _WORD_PLACES.places(raw) if _BEFORE_SECRETS.match(lowered, place))
 
 
 def _telling_runs(text: str, raw: bytes) -> Iterator[int]:
-    """Where a long run begins that has the format of a secret, or is as mixed as one."""
+    """Where a long run begins that has the format of a secret or looks random."""
     runs: dict[str, list[int]] = {}
     parts, whole = raw.translate(_PARTS) + b" ", raw.translate(_RUNS) + b" "
     start = parts.find(_LONG_PART)
@@ -264,7 +264,7 @@ def _meaning(escape: re.Match[str]) -> str:
 
 
 def places(original: str, wanted: list[int]) -> list[int]:
-    """Where in the original the characters at these places of what `unescaped` returns begin."""
+    """Maps positions in the result of `unescaped` back to positions in the original."""
     found = list(_ESCAPE.finditer(original))
     shifts = [0, *accumulate(match.end() - match.start() - 1 for match in found)]
     escapes = [match.start() - shift for match, shift in zip(found, shifts, strict=False)]
@@ -325,7 +325,7 @@ def _formats(text: str, formats: Iterable[Format]) -> Iterator[Found]:
 
 
 def _lowered(text: str) -> str:
-    """Lower case, character for character: some, such as the dotted capital I, would become two."""
+    """Lower-cases without changing the length: some characters, such as the dotted capital I, would become two."""
     lowered = text.lower()
     if len(lowered) == len(text):
         return lowered
@@ -338,7 +338,7 @@ def _has_runs(text: str) -> bool:
 
 
 def _merged(found: list[Found]) -> Iterator[Found]:
-    """Join what overlaps, under the name that was found first: a format knows more than a word beside it."""
+    """Joins overlapping finds under the first name: a format says more than the word beside it."""
     ranked = sorted(enumerate(found), key=lambda one: (one[1][1], one[0]))
     rank, (kind, start, end) = ranked[0]
     for next_rank, (next_kind, next_start, next_end) in ranked[1:]:
@@ -361,7 +361,7 @@ def _secret(text: str, kind: str, start: int, end: int) -> Secret:
 
 
 def _without_markers(text: str) -> str:
-    """The same text with our markers blanked, so that "token" in a marker does not accuse its neighbour."""
+    """Blanks our own markers, so that "token" in a marker does not count as a word beside a secret."""
     return re.sub(r"\[[a-z0-9 ]{2,40} \u2026[A-Za-z0-9]{0,4}\]", lambda marker: "\0" * len(marker.group()), text)
 
 
@@ -566,7 +566,7 @@ def _seed_phrases(text: str, lowered: str) -> Iterator[Found]:
 
 
 def _is_placeholder(text: str, *, is_quoted: bool = False) -> bool:
-    """An example, a reference to a variable or a masked value, as documentation and settings are full of."""
+    """Whether it is an example, a reference to a variable or a masked value, as in documentation and settings."""
     if _PLACEHOLDER_WORDS.search(text) or (not is_quoted and _PLACEHOLDER_MARKS.search(text)):
         return True
     return len(text) > _MOST_ALIKE and len(set(text.lower())) <= min(_MOST_ALIKE, len(text) // 4)
@@ -588,7 +588,7 @@ def _is_random(token: str, *, length: int = 16) -> bool:
 
 
 def _is_path(token: str) -> bool:
-    """Most of its segments are plain names, where those of a key are as mixed as the whole."""
+    """Whether most of its segments are plain names; the segments of a key are as mixed as the whole."""
     if "\\" in token or token.startswith(("./", "~/", "../")) or _FILE_NAME.fullmatch(token):
         return True
     segments = [segment for segment in token.split("/") if segment]
@@ -605,7 +605,7 @@ def _words(lowered: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _short_word(lowered: str, at: int, word: str) -> str:
-    """What a word means that counts only when it stands alone, or names a key; "" when it is part of another."""
+    """The meaning of a short word that counts only as a whole word or as the name of a key; otherwise ""."""
     end = at + len(word)
     is_named = word == "key" and lowered[max(0, at - 12) : at].rstrip(" _-").endswith(_SECRET_KEYS)
     if lowered[end : end + 1].isalpha() or (lowered[at - 1 : at].isalpha() and not is_named):
@@ -645,7 +645,7 @@ def _assigned(text: str, word_start: int, word_end: int, what: str) -> Iterator[
 
 
 def _up_to_words(value: str) -> str:
-    """`value` without the words behind it where nobody writes spaces; empty when it is words, or a number of days."""
+    """`value` without the words after it, for scripts without spaces; empty if it is words or a number of days."""
     for at, char in enumerate(value):
         if (char > _LAST_CYRILLIC and char.isalpha()) or "\u3000" <= char <= "\u303f" or "\uff00" <= char <= "\uffef":
             return "" if value[:at].isdigit() and char in _COUNTERS else value[:at]

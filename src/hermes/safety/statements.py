@@ -1,8 +1,8 @@
-"""What the person said: whether a note only repeats one of their statements. The trust gate asks nobody else.
+"""Decides whether a note only repeats what the person said. The trust gate relies on nothing else.
 
-A note repeats the person when it says one of their statements again: the words in their order, from the beginning of
-the statement, nothing left out before the verb, and nothing that limits or negates it left out around it. "I" may
-become "the user", verbs their other forms of the present, and a few phrases their equals. All else waits.
+A note repeats a statement if it has the same words in the same order, from the beginning of the statement, omits
+nothing before the verb, and omits nothing that limits or negates it. "I" may become "the user", a verb may take
+another form of the present, and a few phrases have equivalents. Every other note waits for the person.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _UNSTATED = re.compile(
     r"hypothetical\w*|would be|could be|as though|as if)\b",
     re.IGNORECASE,
 )
-# A message with one of these is about a text, or takes back what it says.
+# A message with one of these discusses a text, or takes back what it says.
 _ABOUT_A_TEXT = re.compile(
     r"\b(?:translate|proofread|rewrite|rephrase|reword|paraphrase|summari[sz]e|tl;?dr|quot(?:e|es|ed|ing)|story|poem|"
     r"novel|fiction\w*|lyrics|character|role-?play|pretend|imagine|example|for instance|e\.g\.|hypothetical\w*|sample|"
@@ -116,7 +116,7 @@ _BREAKS = word_set("| and because since which where who")
 
 @value
 class _Sentence:
-    """One statement: its words without fillers, where its clauses begin, and which of those only go on ("and")."""
+    """One statement: its words without fillers, where its clauses begin, and which ones merely continue it ("and")."""
 
     tokens: tuple[str, ...]
     starts: tuple[int, ...]
@@ -125,7 +125,7 @@ class _Sentence:
 
 
 def repeats(text: str, said: Sequence[str]) -> bool:
-    """Whether every sentence of `text` says a statement of the person again, and nothing they said later denies it."""
+    """Whether every sentence of `text` repeats a statement of the person that they have not taken back since."""
     statements, before = list["_Sentence | str"](), 0
     for message in said:
         if _TAKES_BACK.match(message):
@@ -158,7 +158,7 @@ def speaks_of(entry: str, said: Sequence[str]) -> bool:
         named = {_stem(word) for word in words(sentence)}
         after = _GONE.split(sentence, maxsplit=1)
         meant = {_stem(word) for word in words(re.split(r"[,;]| and ", after[1])[0])} if len(after) > 1 else set()
-        # One word is enough where they speak of what is remembered; "remove the banner" may be about anything.
+        # One word is enough if they mention memory itself; "remove the banner" may be about anything.
         if (wanted & meant and named & _OF_MEMORY) or (wanted and len(wanted & named) * 2 >= len(wanted)):
             return True
     return False
@@ -177,7 +177,7 @@ def _is_repeated(note: str, statements: Sequence[_Sentence | str]) -> bool:
 
 
 def _is_stated(parts: Sequence[tuple[str, ...]], statements: Sequence[_Sentence | str], *, whole: bool = False) -> bool:
-    """Whether one statement says all of this, and none after it speaks of the same and says something else."""
+    """Whether one statement says all of this, and no later statement on the same subject says something else."""
     spoken = {token for part in parts for token in part} - SMALL_WORDS - _FILLER - {"§", "§s", "be", "have"}
     for at, statement in enumerate(statements):
         if _says(statement, parts, whole=whole):
@@ -225,7 +225,7 @@ def _covers(told: tuple[str, ...], statement: _Sentence, *, whole: bool) -> bool
 
 
 def _goes_on(statement: _Sentence) -> bool:
-    """Whether a clause behind "and" says something of the person by itself: not "I refuse to ask and push"."""
+    """Whether a clause after "and" is a statement in itself; in "I refuse to ask and push", it is not."""
     subject, verb, then = (*statement.tokens, "", "", "")[:3]
     return subject == "§" and verb in _PLAIN_VERBS and then != "to" and not re.search(r"\w{2}ing\b", statement.raw)
 
@@ -243,13 +243,13 @@ def _equal(told: tuple[str, ...], clause: tuple[str, ...], verb: tuple[str, ...]
 
 
 def _bare(tokens: tuple[str, ...]) -> tuple[str, ...]:
-    """Without the person: whose it is, is clear where every statement begins with them."""
+    """Drops the words for the person, because every statement is about them."""
     first = tokens[1:] if tokens[:1] == ("§",) else tokens
     return tuple(each for each in first if each != "§s")
 
 
 def _statements(message: str) -> list[_Sentence | str]:
-    """The sentences of a message in order: a statement, or as plain text what is none and can only deny."""
+    """The sentences of a message in order; one that states nothing is kept as text, because it may deny others."""
     found: list[_Sentence | str] = []
     is_about_text = bool(_ABOUT_A_TEXT.search(message))
     for sentence in own_sentences(message):
@@ -265,7 +265,7 @@ def _statements(message: str) -> list[_Sentence | str]:
 
 
 def own_sentences(message: str) -> list[str]:
-    """What the person wrote themselves: code, quotations and what they pasted below a line become a gap."""
+    """What the person wrote themselves; code, quotations and pasted text become a gap."""
     text = re.sub(r"```.*?(?:```|\Z)|^\s*>.*$", "\0", message, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"[\"“”«»][^\"“”«»]*\s[^\"“”«»]*[\"“”«»]", " \0 ", text)
     return [each.strip() for each in _SENTENCES.split(_without_pasted(text)) if each.strip()]
@@ -308,7 +308,7 @@ _ENDINGS = (("ies", "y"), ("ing", ""), ("sses", "ss"), ("shes", "sh"), ("ches", 
 
 
 def _stem(word: str) -> str:
-    """The form that "live", "lives" and "living" share; the past and names with digits or signs stay as they are."""
+    """The form that "live", "lives" and "living" share; past forms and names with digits or signs do not change."""
     if len(word) <= 3 or not word.isalpha() or not word.isascii() or word in _KEPT:  # noqa: PLR2004
         return word
     for ending, instead in _ENDINGS:

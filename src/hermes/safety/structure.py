@@ -1,6 +1,6 @@
-"""Finds what no honest note has: hidden text, and imitations of the frame around a text in a prompt.
+"""Finds what no honest note contains: hidden text, and imitations of the markup around a text in a prompt.
 
-Also the patterns of the documents that Hermes is built after, which are asked about whatever surrounds them.
+Also finds the patterns that the design documents list; a match is never rated below "ask", whatever surrounds it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _AROUND = 24
 
 @value
 class Hidden:
-    """A stretch no reader sees: what it says as far as it can be decoded, how it was hidden, and the level."""
+    """Text that a reader cannot see: what it says if it can be decoded, how it was hidden, and the level."""
 
     payload: str
     how: str
@@ -64,7 +64,7 @@ def hidden_texts(text: str) -> list[Hidden]:
     return [found for finder in finders if (found := finder(text)) is not None]
 
 
-# Each finder puts all stretches hidden its way together: split payloads read on, and a text full of them stays cheap.
+# Each finder joins all stretches hidden in its way, so that a split payload is read whole and many stay cheap.
 
 
 def _tags(text: str) -> Hidden | None:
@@ -127,7 +127,7 @@ def _decode_bits(chars: str) -> str:
     for zero, one in [(a, b) for a in kinds for b in kinds if a != b]:
         bits = chars.translate({**others, ord(zero): "0", ord(one): "1"})
         for width in (8, 7, 16):
-            # What begins with something unreadable is no text, so the whole is worked out only for what may be one.
+            # If the first characters are not readable, nothing is: decode the rest only if they are.
             if _spelled(bits[: width * _FEWEST_BITS], width) and (decoded := _spelled(bits, width)):
                 return decoded
     return ""
@@ -155,7 +155,7 @@ def _is_ideograph(char: str) -> bool:
 
 FRAMES = os.path.join(os.path.dirname(__file__), "data", "frames.txt")
 _DELIMITER_LINE = lazy_pattern(r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)")
-# Whoever explains a format names its signs; our own frame is never explained in an entry.
+# A text that explains a format mentions its tokens; no entry has a reason to explain our own markup.
 _TALK = lazy_pattern(
     r"\b(?:xml|html|elements?|tags?|templates?|tokenizer|schema|parser|escaped?|regex|fixtures?|syntax|tokens"
     r"|transcripts?|strip(?:ped)?)\b"
@@ -204,7 +204,7 @@ def frames() -> list[tuple[str, str, str, str]]:
 
 
 def line_of(text: str, start: int, end: int) -> str:
-    """The line of a match, as far as it is near: what stands on others must not weaken the verdict."""
+    """The line of a match, up to a limit; text on other lines must not weaken the verdict."""
     first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
     return text[max(first, start - _FAR) : min(last if last >= 0 else len(text), end + _FAR)]
 
@@ -214,7 +214,7 @@ def _in_code(text: str, position: int) -> bool:
     return text[line_start:position].count("`") % 2 == 1
 
 
-# The floor: what the documents refuse is at least asked about.
+# The floor: what the design documents refuse is at least asked about.
 
 _MOST_ON_THE_FLOOR = 5  # matches of one pattern
 _SECRET_FILES = r"\.env\b|credentials|\.netrc|\.pgpass|\.npmrc|\.pypirc"  # noqa: S105
@@ -233,7 +233,7 @@ _FLOOR: tuple[tuple[str, str, str], ...] = (
     ("secret_reading", ".ssh", r"(?:\$home|~)/\.ssh\b"),
     ("secret_reading", ".hermes", r"(?:\$home|~)/\.hermes/\.env"),
 )
-# A command, and what stands anywhere behind it on the same line; apart, because together they would not be linear.
+# A command, and what may follow it on the same line: two patterns, because one would not run in linear time.
 _FLOOR_COMMANDS: tuple[tuple[str, str, str], ...] = (
     ("exfiltration", r"\b(?:curl|wget)\s", r"\$\{?\w{0,60}?(?:key|token|secret|password|credential|api)"),
     ("secret_reading", r"\bcat\s", _SECRET_FILES),

@@ -10,7 +10,7 @@ Whatever writes or sends is a sink (`SINKS`) and calls `decide` first; nothing e
 1. A person agreed to exactly this: allow.
 2. Nothing from outside is in front of the model: allow.
 3. The text only repeats a statement of the person, or the call carries nothing but their words: allow.
-4. Otherwise a person is asked. If that cannot be told, because something failed, a person is asked as well.
+4. Otherwise a person is asked, also if the check itself fails.
 
 Texts are compared with what the person said word by word (`safety/statements`); no model and no scanner is consulted.
 """
@@ -53,7 +53,7 @@ class Sink:
     asks: str
 
 
-# A tool names its sink in one line (`sink = "memory"`); "" says that it only reads. A tool that names none is "tool".
+# A tool names its sink in one line (`sink = "memory"`); "" means that it only reads. The default is "tool".
 SINKS = {
     "memory": Sink(about="notes in every later prompt", asks=STAGE),
     "user": Sink(about="the profile in every later prompt", asks=STAGE),
@@ -98,7 +98,7 @@ class Source:
         """The part that shares most words with `texts`, else its beginning; secrets masked."""
         from hermes.safety.secrets import mask_secrets
 
-        # Masked before it is cut, so that no half of a key is shown because it no longer looks like one.
+        # Mask before cutting: half a key no longer looks like one and would be shown.
         whole = " ".join(mask_secrets((_prose_in(self.text) or self.text)[:_READ]).split())
         wanted = {word for text in texts for word in words(text)}
         starts = [0, *(found.end() for found in re.finditer(r"[.!?\n…]\s+", whole))]
@@ -139,7 +139,7 @@ def _texts(document: object) -> Iterator[str]:
 
 @value
 class TurnContext:
-    """What a tool may know about the turn it is called in; everything the gate knows, it knows from here.
+    """What a tool may know about the turn it is called in; the gate has no other source of information.
 
     `sources` are the texts from outside that the model has in front of it, in this turn or from earlier; `said` is what
     the person said, oldest first; `private` is memory and what else must not leave the machine. `ask` puts a question
@@ -177,11 +177,11 @@ class Decision:
 
     @property
     def origin(self) -> str:
-        """Of the likeliest source; "" when nothing from outside is behind the call."""
+        """The origin of the likeliest source; "" if nothing from outside is behind the call."""
         return self.sources[0].origin if self.sources else ""
 
     def evidence(self) -> list[dict[str, str]]:
-        """Where the text may come from, with the passages, to be kept with what waits."""
+        """Where the text may come from, with the passages; kept with a pending write."""
         return [source.as_dict(self.texts) for source in self.sources[:_MOST_SOURCES]]
 
 
@@ -198,7 +198,7 @@ def decide(
     address: str = "",
     command: str = "",
 ) -> Decision:
-    """Whether a call may go on.
+    """Decides whether a call may go on.
 
     `writes` is what would be kept, `removes` what would be lost for it, `sends` are arguments that leave the machine,
     `address` is where a request goes, `command` what a shell would run.
@@ -289,7 +289,7 @@ def _sent(document: object) -> tuple[list[str], list[str]]:
 
 
 def _public_words(turn: TurnContext, sources: Sequence[Source]) -> set[str]:
-    """What may leave: the person's newest words, and what came from outside anyway."""
+    """The words that may leave the machine: the person's newest ones, and what came from outside anyway."""
     return (
         words("\n".join((*turn.said()[-1:], *(source.text[:_READ] for source in sources if source.public))))
         | SMALL_WORDS
@@ -297,7 +297,7 @@ def _public_words(turn: TurnContext, sources: Sequence[Source]) -> set[str]:
 
 
 def _is_plain(word: str, text: str) -> bool:
-    """Whether an unknown word looks like one, and not like something encoded."""
+    """Whether an unknown word looks like a natural word rather than encoded data."""
     if word.isdigit():
         return len(word) <= 4  # noqa: PLR2004 - a year, a version, a port
     shape = re.search(rf"(?<![^\W_])(?i:{word[0]}){word[1:]}(?![^\W_])", text)  # no capitals inside
@@ -306,7 +306,7 @@ def _is_plain(word: str, text: str) -> bool:
 
 
 def _hides_private(text: str, turn: TurnContext, known: set[str]) -> bool:
-    """Whether words of memory or of other private texts are in an address: joined, reversed or rotated as well."""
+    """Whether an address contains words of private texts, also joined, reversed or in ROT13."""
     secret = {word for each in turn.private() for word in words(each) if len(word) > 3} - known  # noqa: PLR2004
     squeezed = "".join(re.findall(r"[^\W_]", text.casefold()))
     rotated = squeezed.translate(str.maketrans(_LETTERS, _LETTERS[13:] + _LETTERS[:13]))
@@ -365,9 +365,10 @@ _HARMLESS_HIDDEN = frozenset(TABLES["harmless hidden"])
 
 
 def is_loaded(path: str, folder: str = "") -> bool:
-    """Whether an agent reads this file by itself, or a program runs it; by its names, in any case of letters.
+    """Whether an agent loads this file by itself, or a program runs it; judged by its path, in any letter case.
 
-    `folder` is where a relative path begins: a hidden folder around it says nothing, one of an agent or of git does.
+    `folder` is where a relative path begins. A hidden folder above the file does not count; a folder of an agent or of
+    git does.
     """
     around, parts = (
         [part.rstrip(". ").casefold() for part in os.path.normpath(each).split(os.sep)] for each in (folder, path)
@@ -392,7 +393,7 @@ _SHELL_SYNTAX = frozenset(";|&`$()<>{}\n\r\\!#")
 
 
 def is_local(command: str) -> bool:
-    """Whether a command shows only what its folder holds; False when a program in it is unknown or may fetch."""
+    """Whether a command shows only what is in its folder; False if a program is unknown or may use the network."""
     if "`" in command or "$(" in command or "<(" in command:
         return False
     for part in re.split(r"\|\|?|&&?|;|\n", command):
@@ -416,7 +417,7 @@ def _may_fetch(program: str, part: str) -> bool:
 
 
 def only_looks_at_names(command: str) -> bool:
-    """Whether a command shows names and states of files, and nothing of what is in them."""
+    """Whether a command shows names and states of files, but not their contents."""
     given = command.split()
     plain = bool(given) and not set(command) & _SHELL_SYNTAX
     return plain and (given[0] in ("ls", "pwd", "tree", "stat", "du", "df") or given[:2] == ["git", "status"])

@@ -63,7 +63,7 @@ NOTHING_FOUND = Verdict(level=CLEAN)
 
 
 def conclude(findings: list[Finding]) -> Verdict:
-    """The verdict on a text: as bad as its worst finding, one finding per class and disguise."""
+    """The verdict on a text: the level of its worst finding, and one finding per class and disguise."""
     if not findings:
         return NOTHING_FOUND
     kept: dict[tuple[str, str], Finding] = {}

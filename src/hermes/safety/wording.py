@@ -1,4 +1,4 @@
-"""Scores how much the wording of a text sounds like an attack: one linear classifier over words and letter n-grams.
+"""Scores how much the wording of a text resembles an attack: one linear classifier over words and letter n-grams.
 
 A text is cut into sentences. Every run of neighbouring sentences, and every window of a long sentence, gets a score of
 its own, and the highest counts, so harmless neighbours cannot weaken a verdict. `bin/train-scanner` makes the weights.
@@ -41,7 +41,7 @@ _START = b"^"
 _IDEOGRAPH = 3  # bytes
 
 _SENTENCE_END = lazy_pattern("[.!?]+[\"')\\]]*(?=\\s)|[\n\r;\u3002\uff01\uff1f\uff1b\u0964\u061f\u06d4]+")
-# Where an address leads says little, that there is one says much.
+# That there is an address says much; which address says little.
 _ADDRESS = lazy_pattern(r"(?:https?|ftp)://[^\s<>\"')\]]+|www\.[^\s<>\"')\]]+")
 # Not name@1.2.3: that is a version of a package.
 _MAIL = lazy_pattern(r"[\w+-]{1,64}(?:\.[\w+-]{1,64}){0,8}@(?!v?\d+\.\d)[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}")
@@ -61,7 +61,7 @@ class Passage:
 
 
 class Weights:
-    """What `bin/train-scanner` made, read as bytes: nothing is parsed, so a first scan costs one read."""
+    """The weights that `bin/train-scanner` made, used as bytes without parsing, so a first scan costs one read."""
 
     __slots__ = ("_classes", "_judged", "_known", "_table", "_words", "ask", "ask_quiet", "bias", "refuse", "step")
 
@@ -82,7 +82,7 @@ class Weights:
         self._judged: dict[str, bool] = {}
 
     def knows(self, word: str) -> bool:
-        """Whether this is a common English word; wrong for about one in three hundred others."""
+        """Whether this is a common English word; about one in three hundred other words passes too."""
         known = self._judged.get(word)
         if known is None:
             if len(self._judged) >= _MOST_KEPT:
@@ -91,7 +91,7 @@ class Weights:
         return known
 
     def is_common(self, word: str) -> bool:
-        """The same, for letters that will hardly come again."""
+        """The same, without caching: for letters that will hardly occur again."""
         bits = self._known
         first, second, third = word_bits(word)
         return bool(
@@ -110,10 +110,10 @@ class Weights:
         return found
 
     def of_sentence(self, words: Sequence[str]) -> list[int]:
-        """What each word of a sentence adds: itself, and behind the words before it. `sentence_places` in one go."""
+        """What each word of a sentence adds, alone and after the words before it; a faster `sentence_places`."""
         table, known, crc = self._table, self._words, zlib.crc32
         added: list[int] = []
-        seen: set[int | str] = set()  # what comes again says nothing new, and code and lists repeat a lot
+        seen: set[int | str] = set()  # a repeated word adds nothing new, and code and lists repeat a lot
         second = third = fourth = _START
         for word in words:
             raw, total = known.get(word) or self.of_word(word)
@@ -139,7 +139,7 @@ class Weights:
         return added
 
     def class_of(self, words: Sequence[str]) -> str:
-        """Which kind of attack the words sound like most."""
+        """The kind of attack that the words resemble most."""
         totals = [0] * len(CLASSES)
         table = self._classes
         for place in class_places(words):
@@ -154,7 +154,7 @@ _loaded: list[Weights] = []
 
 
 def install(data: bytes) -> None:
-    """Uses these weights from now on, instead of those of the package: for training."""
+    """Replaces the weights of the package, for training."""
     _loaded[:] = [Weights(data)]
 
 
@@ -196,7 +196,7 @@ def word_places(word: str, raw: bytes) -> set[int]:
 
 
 def pair_places(raw: bytes, size: int, second: bytes, third: bytes, fourth: bytes) -> tuple[int, ...]:
-    """The places of a word behind the one before it and behind the one before that; of ideographs, three and four."""
+    """The features of a word after the previous one or two words; for ideographs, after three and four."""
     crc = zlib.crc32
     pairs = crc(raw, crc(second, 2)) & _MASK, crc(raw, crc(third, 3)) & _MASK
     if size > 1 or len(raw) < _IDEOGRAPH:
@@ -275,7 +275,7 @@ def windows(size: int) -> Iterator[tuple[int, int]]:
 
 
 class _Scales(dict[int, float]):
-    """What the sum of so many words is multiplied with."""
+    """The factor for a sum over this many words."""
 
     def __missing__(self, size: int) -> float:
         self[size] = 1 / sqrt(size + SMOOTHING)
@@ -286,7 +286,7 @@ _SCALES = _Scales()
 
 
 def heaviest(folded: str) -> Passage:
-    """The part of a folded text that sounds most like an attack."""
+    """The part of a folded text that most resembles an attack."""
     known = weights()
     found = list(sentences(folded))
     added = [known.of_sentence(words) for _, _, words in found]
