@@ -210,7 +210,7 @@ TurnEvent = (
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Check:
     """One line of `hermes doctor`: what was tested, what was found, what to do."""
 
@@ -218,7 +218,7 @@ class Check:
     state: str
     found: str
     remedy: str = ""
-    fixed: bool = False
+    fixed: bool = field(default=False, kw_only=True)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
