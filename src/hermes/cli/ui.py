@@ -171,6 +171,12 @@ def moment_option(read: Callable[[str, float], float], text: str | None) -> floa
     return None if text is None else read(text, time.time())
 
 
+def cut(text: str, longest: int) -> str:
+    """The text in one line of at most `longest` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
+
+
 def indented(text: str, prefix: str) -> str:
     """The text with `prefix` before its first line and the following lines aligned with it."""
     return prefix + text.replace("\n", "\n" + " " * len(prefix))

@@ -11,7 +11,7 @@ from hermes.base.values import value
 from hermes.base.version import __version__
 from hermes.settings.environment import secret
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
-from hermes.settings.schema import all_keys, problem_with, setting_hint
+from hermes.settings.schema import all_keys, known, problem_with, setting_hint
 from hermes.storage.documents import LocalDocuments
 from hermes.storage.files import Folder, OpenFile, explain
 
@@ -61,22 +61,16 @@ class Settings:
     def __init__(self, path: str, found: Mapping[str, Found]) -> None:
         self.path = path
         self._found = found
-        self._keys = all_keys()
 
     def get(self, name: str) -> Any:
-        key = self._keys.get(name)
-        if key is None:
-            raise SettingsError(
-                f"there is no setting {name}{setting_hint(name, self._keys)} (`hermes config show` lists all)"
-            )
-        return self._found[name].value if name in self._found else key.default
+        return self._found[name].value if name in self._found else known(name).default
 
     def origin(self, name: str) -> str:
         """Where the value comes from: `default`, or `config.yaml:12`."""
         return f"{FILE}:{self._found[name].line}" if name in self._found else "default"
 
     def names(self) -> list[str]:
-        return list(self._keys)
+        return list(all_keys())
 
     def flag(self, name: str) -> bool:
         return bool(self.get(name))
@@ -192,12 +186,8 @@ def quoted_items(settings: Settings) -> list[tuple[str, str]]:
         wrong = [item for item in items if _is_quoted(item)] if isinstance(items, list | tuple) else []
         if wrong:
             meant = shlex.quote(json.dumps([item[1:-1] if _is_quoted(item) else item for item in items]))
-            found.append(
-                (
-                    f"{settings.origin(name)}: {name}: the quotes are part of the item {wrong[0]}",
-                    f"`hermes config set {name} {meant}` stores it without them",
-                )
-            )
+            what = f"{settings.origin(name)}: {name}: the quotes are part of the item {wrong[0]}"
+            found.append((what, f"`hermes config set {name} {meant}` stores it without them"))
     return found
 
 

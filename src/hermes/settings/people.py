@@ -7,7 +7,6 @@ hash would defend nothing: there is no dictionary of random keys.
 from __future__ import annotations
 
 import hashlib
-import hmac
 import json
 import os
 import time
@@ -64,7 +63,10 @@ class _Known:
 
     stamp: tuple[int, ...] | None
     people: dict[str, Person]
-    by_digest: dict[str, str]
+    by_digest: dict[str, tuple[str, Key]]
+
+
+_NOBODY = _Known(stamp=None, people={}, by_digest={})
 
 
 class People:
@@ -75,7 +77,7 @@ class People:
             raise SettingsError(f"{home.path} is the home of one person; people are kept by the home above it")
         self.home = home
         self._documents = documents_of(home)
-        self._known = _Known(stamp=None, people={}, by_digest={})
+        self._known = _NOBODY
 
     def all(self) -> list[Person]:
         """Everybody, by name; the owner only when they have a key."""
@@ -94,11 +96,7 @@ class People:
 
     def key(self, secret: str) -> tuple[str, Key] | None:
         """Whose key this is, and what is kept of it; None for everything else."""
-        known, digest = self._look_again(), _digest(secret)
-        name = known.by_digest.get(digest)
-        kept = known.people[name].keys if name is not None else ()
-        found = [each for each in kept if hmac.compare_digest(each.digest, digest)]
-        return (name, found[0]) if name is not None and found else None
+        return self._look_again().by_digest.get(_digest(secret))
 
     def who(self, key: str) -> str | None:
         """Whose key this is; None for everything else."""
@@ -144,7 +142,7 @@ class People:
             if name == OWNER and name not in people:
                 people[name] = Person(name=OWNER, added=time.time())
             person = _known(people, name)
-            people[name] = _with_keys(person, (*person.keys, key))
+            people[name] = Person(**{**vars(person), "keys": (*person.keys, key)})
 
         self._change(change)
         return key, secret
@@ -155,7 +153,7 @@ class People:
             left = tuple(key for key in person.keys if key.id != key_id)
             if len(left) == len(person.keys):
                 raise NotFound(f"{name} has no key {key_id[:100]!r}; `hermes users list` shows the keys by their ids")
-            people[name] = _with_keys(person, left)
+            people[name] = Person(**{**vars(person), "keys": left})
 
         self._change(change)
 
@@ -182,13 +180,13 @@ class People:
             change(people)
             document = {"version": 1, "people": {name: _to_json(person) for name, person in sorted(people.items())}}
             folder.replace(FILE, json.dumps(document, ensure_ascii=False, indent=1).encode())
-        self._known = _Known(stamp=None, people={}, by_digest={})
+        self._known = _NOBODY
 
     def _look_again(self) -> _Known:
         """The list as it is now; replaced as a whole, so that no thread sees half of a change."""
         folder = self._documents.open()
         if folder is None:
-            return _Known(stamp=None, people={}, by_digest={})
+            return _NOBODY
         known = self._known
         with folder:
             stamp = folder.stamp(FILE)
@@ -196,7 +194,7 @@ class People:
                 return known
             people = _read(folder)
             self._documents.renew()
-        by_digest = {key.digest: person.name for person in people.values() for key in person.keys}
+        by_digest = {key.digest: (person.name, key) for person in people.values() for key in person.keys}
         self._known = known = _Known(stamp=stamp, people=people, by_digest=by_digest)
         return known
 
@@ -209,10 +207,6 @@ def _known(people: dict[str, Person], name: str) -> Person:
     if name not in people:
         raise NotFound(f"there is no person {name[:100]!r} here; `hermes users list` shows who there is")
     return people[name]
-
-
-def _with_keys(person: Person, keys: tuple[Key, ...]) -> Person:
-    return Person(name=person.name, added=person.added, keys=keys, note=person.note)
 
 
 def _read(folder: DocumentFolder) -> dict[str, Person]:
@@ -228,23 +222,13 @@ def _read(folder: DocumentFolder) -> dict[str, Person]:
 
 
 def _from_json(name: str, kept: dict[str, Any]) -> Person:
-    keys = tuple(
-        Key(
-            id=str(each["id"]),
-            digest=str(each["digest"]),
-            made=float(each["made"]),
-            label=str(each["label"]),
-            rights=tuple(map(str, each.get("rights", ()))),
-        )
-        for each in kept["keys"]
-    )
-    return Person(name=name, added=float(kept["added"]), keys=keys, note=str(kept["note"]))
+    keys = []
+    for each in kept["keys"]:
+        texts = {field: str(each[field]) for field in ("id", "digest", "label")}
+        keys.append(Key(**texts, made=float(each["made"]), rights=tuple(map(str, each.get("rights", ())))))
+    return Person(name=name, added=float(kept["added"]), keys=tuple(keys), note=str(kept["note"]))
 
 
 def _to_json(person: Person) -> dict[str, Any]:
-    keys = [
-        {"id": key.id, "digest": key.digest, "made": key.made, "label": key.label}
-        | ({"rights": list(key.rights)} if key.rights else {})
-        for key in person.keys
-    ]
+    keys = [{name: each for name, each in vars(key).items() if name != "rights" or each} for key in person.keys]
     return {"added": person.added, "note": person.note, "keys": keys}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from functools import cache
 
+from hermes.base.errors import SettingsError
 from hermes.base.values import value
 
 TYPE_CHECKING = False
@@ -75,6 +76,14 @@ def all_keys() -> dict[str, Key]:
                 name, takes, default, text = (each.replace("TASK", task) for each in row)
                 keys[name] = _key(name, takes, default.replace("SECONDS", str(seconds)), text)
     return keys
+
+
+def known(name: str) -> Key:
+    """The setting of this name; a `SettingsError` hints at the one that was meant."""
+    keys = all_keys()
+    if name not in keys:
+        raise SettingsError(f"there is no setting {name}{setting_hint(name, keys)} (`hermes config show` lists all)")
+    return keys[name]
 
 
 @cache

@@ -30,11 +30,12 @@ _LARGEST = 4 << 20
 _MOST_FILES = 5_000
 _WAIT = 5.0
 # What others wrote lies here, whoever trusts the project around it.
-_OF_OTHERS_WORDS = (
-    "node_modules bower_components site-packages dist-packages vendor third_party third-party .venv venv .tox "
-    ".nox .cargo .gradle .m2 .terraform downloads"
+_OF_OTHERS = frozenset(
+    (
+        *("node_modules", "bower_components", "site-packages", "dist-packages", "vendor", "third_party", "third-party"),
+        *(".venv", "venv", ".tox", ".nox", ".cargo", ".gradle", ".m2", ".terraform", "downloads"),
+    )
 )
-_OF_OTHERS = frozenset(_OF_OTHERS_WORDS.split())
 
 
 class TrustedFolders:
@@ -139,20 +140,41 @@ class TrustedFolders:
             folder.replace(NAME, json.dumps(kept, ensure_ascii=False, indent=1).encode())
 
 
-_FOLDER, _CURRENT, _OLDER = "trust", "decisions.jsonl", "decisions.1.jsonl"
-_LARGEST_LOG = 4 << 20
 _LONGEST_TEXT = 500
+_LONGEST_REPORT = 20_000
+SAID = "said"
 
 
-class DecisionLog:
-    """Every decision of the gate, newest last; the older half is dropped when the log grows too large."""
+class _Log:
+    """Records in two files of the folder `trust`: a full one takes the place of the older one."""
+
+    current, older, largest = "", "", 0
 
     def __init__(self, home: Home) -> None:
-        self._documents = documents_of(home).below(_FOLDER)
+        self._documents = documents_of(home).below("trust")
+
+    def _append(self, record: dict[str, Any]) -> None:
+        with self._documents.create() as folder:
+            if (folder.size(self.current) or 0) > self.largest:
+                folder.rename(self.current, self.older)
+            folder.journal(self.current).append([{"at": time.time(), **record}], sync=False)
+
+    def _records(self) -> list[dict[str, Any]]:
+        """Oldest first."""
+        folder = self._documents.open()
+        if folder is None:
+            return []
+        with folder:
+            return [dict(record) for name in (self.older, self.current) for record in folder.journal(name).read()[0]]
+
+
+class DecisionLog(_Log):
+    """Every decision of the gate, newest last; the older half is dropped when the log grows too large."""
+
+    current, older, largest = "decisions.jsonl", "decisions.1.jsonl", 4 << 20
 
     def add(self, decision: Decision, session: str) -> None:
         record: dict[str, Any] = {
-            "at": time.time(),
             "session": session,
             "sink": decision.sink,
             "verdict": decision.verdict,
@@ -163,53 +185,29 @@ class DecisionLog:
             record["texts"] = [mask_secrets(text[:_LONGEST_TEXT]) for text in decision.texts]
             record["sources"] = [f"{source.origin}, {source.name}" for source in decision.sources]
         try:
-            with self._documents.create() as folder:
-                if (folder.size(_CURRENT) or 0) > _LARGEST_LOG:
-                    folder.rename(_CURRENT, _OLDER)
-                folder.journal(_CURRENT).append([record], sync=False)
+            self._append(record)
         except HermesError as error:  # a full disk must not stop a turn; whoever runs this machine is told
             import logging  # loads more than a single write may
 
             logging.getLogger("hermes.trust").warning("a decision of the trust gate was not recorded: %s", error)
 
     def newest(self, count: int) -> list[dict[str, Any]]:
-        folder = self._documents.open()
-        if folder is None:
-            return []
-        with folder:
-            found = [record for name in (_OLDER, _CURRENT) for record in folder.journal(name).read()[0]]
-        return [dict(record) for record in found[-count:]]
+        return self._records()[-count:]
 
 
-_REPORTS = "hosts.jsonl"
-_LARGEST_REPORTS = 2 << 20
-_LONGEST_REPORT = 20_000
-SAID = "said"
-
-
-class HostReports:
+class HostReports(_Log):
     """What hooks of MCP hosts report while a turn runs: what the person typed (SAID), and texts from outside."""
 
-    def __init__(self, home: Home) -> None:
-        self._documents = documents_of(home).below(_FOLDER)
+    current, older, largest = "hosts.jsonl", "older-hosts.jsonl", 2 << 20
 
     def add(self, host: str, conversation: str, kind: str, name: str, text: str) -> None:
         """`kind` is SAID, or the origin of a text from outside."""
-        record = {"at": time.time(), "host": host, "conversation": conversation, "kind": kind, "name": name}
-        with self._documents.create() as folder:
-            if (folder.size(_REPORTS) or 0) > _LARGEST_REPORTS:
-                folder.rename(_REPORTS, f"older-{_REPORTS}")
-            folder.journal(_REPORTS).append([record | {"text": text[:_LONGEST_REPORT]}], sync=False)
+        record = {"host": host, "conversation": conversation, "kind": kind, "name": name}
+        self._append(record | {"text": text[:_LONGEST_REPORT]})
 
     def since(self, host: str, start: float) -> list[dict[str, Any]]:
         """The reports of every conversation of a host in which the person spoke since `start`, oldest first."""
-        folder = self._documents.open()
-        if folder is None:
-            return []
-        with folder:
-            names = (f"older-{_REPORTS}", _REPORTS)
-            found = [dict(record) for name in names for record in folder.journal(name).read()[0]]
-        ours = [record for record in found if record.get("host") == host]
+        ours = [record for record in self._records() if record.get("host") == host]
         alive = {record["conversation"] for record in ours if record["kind"] == SAID and record["at"] >= start}
         return [record for record in ours if record["conversation"] in alive]
 

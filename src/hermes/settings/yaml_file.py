@@ -12,7 +12,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.util import load_yaml_guess_indent
 
 from hermes.base.errors import SettingsError
-from hermes.settings.schema import all_keys, from_words, problem_with, setting_hint
+from hermes.settings.schema import all_keys, from_words, known, problem_with
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hermes.settings.home import Home
-    from hermes.settings.schema import Key
 
 
 def without(text: str, tree: CommentedMap, words: list[str]) -> str | None:
@@ -104,24 +103,22 @@ def plain(node: Any) -> Any:
 
 def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
     """Writes one setting into the file, keeping all else as it is; returns the value and where it was written."""
-    key = check_known(name)
+    key = known(name)
     given = _mapping_from(words) if key.kind == "mapping" else from_words(key, words)
     if key.kind == "texts" and isinstance(given, str):
         given = _texts_from(words)
     if problem := problem_with(key, given):
         shape = _SHAPES.get(key.kind, "")
         raise SettingsError(f"{name}: {problem}{f'; write it as {shape}, or edit {home.join(file)}' if shape else ''}")
-    if home.above:
-        raise SettingsError(f"settings are the operator's, not one person's; leave --user out to change {name} for all")
+    _check_operator(home, name)
     real = _edit(home, file, lambda tree: _place(tree, name.split("."), given))
     return given, real
 
 
 def unset_value(home: Home, file: str, name: str) -> tuple[str, bool]:
     """Takes one setting out of the file, keeping all else as it is; where the file is, and whether it was there."""
-    check_known(name)
-    if home.above:
-        raise SettingsError(f"settings are the operator's, not one person's; leave --user out to change {name} for all")
+    known(name)
+    _check_operator(home, name)
     found: list[bool] = []
 
     def take_out(tree: CommentedMap, text: str) -> str:
@@ -141,11 +138,9 @@ def unset_value(home: Home, file: str, name: str) -> tuple[str, bool]:
     return _rewrite(home, file, take_out), found[0]
 
 
-def check_known(name: str) -> Key:
-    keys = all_keys()
-    if name not in keys:
-        raise SettingsError(f"there is no setting {name}{setting_hint(name, keys)} (`hermes config show` lists all)")
-    return keys[name]
+def _check_operator(home: Home, name: str) -> None:
+    if home.above:
+        raise SettingsError(f"settings are the operator's, not one person's; leave --user out to change {name} for all")
 
 
 def place_value(home: Home, file: str, name: str, given: Any) -> None:

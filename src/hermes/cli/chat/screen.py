@@ -235,16 +235,18 @@ def outcome(returned: ToolReturned) -> tuple[bool, str]:
     """Whether it worked, and how it ended: in a few words, or the whole reason why it failed."""
     result = _parsed(returned.result)
     if not isinstance(result, dict):
-        return True, _cut(returned.result, _LONGEST_OUTCOME)
+        return True, ui.cut(returned.result, _LONGEST_OUTCOME)
     worked = result.get("success", True) is not False and not result.get("error")
     if worked and result.get("staged"):
         return True, "waits for you"
     if "exit_code" in result and not result.get("error"):
         printed = str(result.get("output") or "").strip().splitlines()
-        return worked, _cut(f"exit code {result['exit_code']}{f', {printed[-1]}' if printed else ''}", _LONGEST_OUTCOME)
+        return worked, ui.cut(
+            f"exit code {result['exit_code']}{f', {printed[-1]}' if printed else ''}", _LONGEST_OUTCOME
+        )
     for name in ("error", "message", "summary", "note"):
         if isinstance(result.get(name), str) and result[name]:
-            return worked, _cut(result[name], _LONGEST_OUTCOME) if worked else result[name].strip()
+            return worked, ui.cut(result[name], _LONGEST_OUTCOME) if worked else result[name].strip()
     for name, found in result.items():
         if isinstance(found, list):
             return worked, f"{len(found):,} {name}"
@@ -260,12 +262,7 @@ def _short(given: Any) -> str:
     if isinstance(given, bool | int | float):
         return str(given)
     text = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
-    return text if text.isidentifier() else f"“{_cut(text, _LONGEST_VALUE)}”"
-
-
-def _cut(text: str, longest: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    return text if text.isidentifier() else f"“{ui.cut(text, _LONGEST_VALUE)}”"
 
 
 def _pretty(text: str) -> str:

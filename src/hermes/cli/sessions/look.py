@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections import Counter
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +38,7 @@ if TYPE_CHECKING:
     from hermes.storage.records import Session, StoredMessage
 
 
-_SAID = 70
-
+_TITLE, _SAID, _TEXT, _ANSWER = 60, 70, 90, 160  # how many characters of a text are shown
 _NOT_STORED = "(this text was not kept; only its size is known)"
 
 _SOURCES = {"recalled": "recall", "folder_notes": "notes"}
@@ -65,8 +65,7 @@ def _show_context(given: ui.Given, db: SessionDB, session: Session) -> None:
 
 def _turn_lines(turn: dict[str, Any], before: dict[str, Any] | None) -> Iterator[str]:
     """The text of a prompt that is the same as at the turn before is not repeated."""
-    said = " ".join(ui.visible(turn["said"]).split())
-    yield f"turn {turn['turn']}  {ui.when(turn['at'])[:16]}  {said[:_SAID]}{'…' if len(said) > _SAID else ''}"
+    yield f"turn {turn['turn']}  {ui.when(turn['at'])[:16]}  {ui.cut(ui.visible(turn['said']), _SAID)}"
     yield _row("prompt", _prompt(turn["prompt"]) + (f"; {counted(turn['tools'], 'tool')}" if turn["tools"] else ""))
     if turn["prompt"] != before:
         for each in turn["prompt"]["sections"]:
@@ -128,16 +127,13 @@ def _prompt(prompt: dict[str, Any]) -> str:
     return f"{prompt['characters']:,} characters, about {prompt['tokens']:,} tokens{rebuilt}: {', '.join(sections)}"
 
 
-_SHOWN_NAME = 60
-
-_SHOWN_ANSWER = 160
-
 _EVERYTHING = -1  # what SQLite takes as no limit
 
+_NONE_YET = "there are no conversations yet"
+_COUNTS = ("sessions", "conversations", "messages", "tool_calls", "open", "archived")
 _NO_FIGURES = {
     **dict.fromkeys(("file", "journal_mode", "first_used", "last_used")),
-    **dict.fromkeys(("sessions", "conversations", "messages", "tool_calls", "open", "archived"), 0),
-    **dict.fromkeys(("file_bytes", "log_bytes", "free_bytes"), 0),
+    **dict.fromkeys((*_COUNTS, "file_bytes", "log_bytes", "free_bytes"), 0),
     **dict.fromkeys(("by_source", "by_month"), ()),
 }
 
@@ -145,16 +141,15 @@ _NO_FIGURES = {
 def sessions_list(given: ui.Given, context: ui.Context) -> None:
     db = open_past(context.home)
     if db is None:
-        ui.show(given, [], "there are no conversations yet")
+        ui.show(given, [], _NONE_YET)
         return
-    chosen = {"source": given.source, "project": project_option(given.project)}
+    listed = partial(db.list_sessions, source=given.source, project=project_option(given.project))
     with db:
         if given.all:
-            rows = db.list_sessions(limit=_EVERYTHING, **chosen)
-            rows += db.list_sessions(limit=_EVERYTHING, archived=True, **chosen)
+            rows = [*listed(limit=_EVERYTHING), *listed(limit=_EVERYTHING, archived=True)]
             rows.sort(key=lambda session: -session.activity)
         else:
-            rows = db.list_sessions(limit=given.limit, begun=True, **chosen)
+            rows = listed(limit=given.limit, begun=True)
         unfinished = [] if given.json else unfinished_in_words(db)
     ui.show(given, [as_json(session) for session in rows], *(_table(rows) or ["no conversation matches"]))
     for words in unfinished:
@@ -172,7 +167,7 @@ def _table(rows: list[Session]) -> list[str]:
     for session in rows:
         line = (
             f"{session.id:<{wide}}  {ui.when(session.last_active)[:16]}  {ui.visible(session.source):<12.12}  "
-            f"{session.message_count:>8,}  {name_of(session)[:_SHOWN_NAME]}{' (archived)' if session.archived else ''}"
+            f"{session.message_count:>8,}  {name_of(session)[:_TITLE]}{' (archived)' if session.archived else ''}"
         )
         lines.append(f"{line[: columns - 1]}…" if columns and len(line) > columns else line)
     return lines
@@ -181,9 +176,7 @@ def _table(rows: list[Session]) -> list[str]:
 def sessions_search(given: ui.Given, context: ui.Context) -> int:
     query = " ".join(given.question)
     if not query.strip():
-        raise SettingsError(
-            "a question is needed: `hermes sessions search WORDS`; `hermes sessions list` shows the newest"
-        )
+        raise SettingsError("the question is empty; type a few words, or list the newest with `hermes sessions list`")
     wanted = Criteria(
         limit=given.limit,
         sort=given.sort,
@@ -199,14 +192,10 @@ def sessions_search(given: ui.Given, context: ui.Context) -> int:
         found = Finder(db, mask=mask_secrets).find(query, wanted)
         answers = [answer_to(db, match) for match in found.matches]
     results = list(zip(found.matches, answers, strict=True))
-    document = {
-        "query": query,
-        "results": [_match_as_json(match, answer) for match, answer in results],
-        "count": len(results),
-        "sessions_searched": found.searched,
-        "notes": list(found.notes),
-    }
-    ui.show(given, document, *(line for match, answer in results for line in _match_lines(match, answer)))
+    told = [_match_as_json(match, answer) for match, answer in results]
+    about = {"count": len(told), "sessions_searched": found.searched, "notes": list(found.notes)}
+    lines = (line for match, answer in results for line in _match_lines(match, answer))
+    ui.show(given, {"query": query, "results": told, **about}, *lines)
     for note in found.notes:
         ui.problem(note)
     if results:
@@ -241,18 +230,15 @@ def _match_lines(match: Match, answer: StoredMessage | None) -> Iterator[str]:
 
 
 def _match_as_json(match: Match, answer: StoredMessage | None) -> dict[str, Any]:
-    return {
-        **as_json(match.session),
-        "matched_role": match.role,
-        "match_message_id": match.message_id,
-        **ui.pick(match, "snippet", "score"),
-        **({"answer": _beginning(answer), "answer_message_id": answer.id} if answer is not None else {}),
-        **({"explanation": match.explanation} if match.explanation else {}),
-    }
+    found = {**as_json(match.session), "matched_role": match.role, "match_message_id": match.message_id}
+    found |= ui.pick(match, "snippet", "score")
+    if answer is not None:
+        found |= {"answer": _beginning(answer), "answer_message_id": answer.id}
+    return found | ({"explanation": match.explanation} if match.explanation else {})
 
 
 def _beginning(message: StoredMessage) -> str:
-    return shorten(ui.visible(mask_secrets(message.text)), _SHOWN_ANSWER, placeholder=" …")
+    return shorten(ui.visible(mask_secrets(message.text)), _ANSWER, placeholder=" …")
 
 
 def sessions_show(given: ui.Given, context: ui.Context) -> None:
@@ -262,33 +248,33 @@ def sessions_show(given: ui.Given, context: ui.Context) -> None:
         session = named(db, given.session)
         if given.context is not None:
             _show_context(given, db, session)
-            return
-        if given.receipt is not None:
+        elif given.receipt is not None:
             _show_receipt(given, context, db, session)
-            return
-        if given.ledger:
+        elif given.ledger:
             _show_ledger(given, db, session)
-            return
-        messages: Iterable[StoredMessage]
-        if given.around is None:
-            messages = Pages.of_db(db).messages(session)
         else:
-            holder = db.session_of(given.around) if given.around < 1 << 62 else None
-            if holder is None or holder.root != session.root:
-                raise NotFound(f"message {given.around} is not in this conversation; search again for a current id")
-            session = holder
-            messages = db.messages(session.id, around=given.around, window=given.window)
-        if given.json:
-            names = ("id", "timestamp", "compacted", "damaged", "message")
-            ui.print_json({**as_json(session), "messages": [ui.pick(message, *names) for message in messages]})
-            return
-        facts = [session.id, ui.when(session.started_at)[:16], session.source, session.model, session.project]
-        ui.line(f"{name_of(session)}\n{ui.visible('  '.join(fact for fact in facts if fact))}\n")
-        for message in messages:
-            _print_message(message, sign=">" if message.id == given.around else " ")
-        others = [each.id for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
-        if others:
-            ui.line(f"other parts of this conversation: {', '.join(others)}")
+            _show_messages(given, db, session)
+
+
+def _show_messages(given: ui.Given, db: SessionDB, session: Session) -> None:
+    messages: Iterable[StoredMessage] = Pages.of_db(db).messages(session)
+    if given.around is not None:
+        holder = db.session_of(given.around) if given.around < 1 << 62 else None
+        if holder is None or holder.root != session.root:
+            raise NotFound(f"message {given.around} is not in this conversation; search again for a current id")
+        session = holder
+        messages = db.messages(session.id, around=given.around, window=given.window)
+    if given.json:
+        names = ("id", "timestamp", "compacted", "damaged", "message")
+        ui.print_json({**as_json(session), "messages": [ui.pick(message, *names) for message in messages]})
+        return
+    facts = [session.id, ui.when(session.started_at)[:16], session.source, session.model, session.project]
+    ui.line(f"{name_of(session)}\n{ui.visible('  '.join(fact for fact in facts if fact))}\n")
+    for message in messages:
+        _print_message(message, sign=">" if message.id == given.around else " ")
+    others = [each.id for each in db.lineage(session.id) if each.id != session.id and each.kind != "delegate"]
+    if others:
+        ui.line(f"other parts of this conversation: {', '.join(others)}")
 
 
 def _show_receipt(given: ui.Given, context: ui.Context, db: SessionDB, session: Session) -> None:
@@ -325,18 +311,12 @@ def _print_message(message: StoredMessage, *, sign: str) -> None:
 def sessions_stats(given: ui.Given, context: ui.Context) -> None:
     db = open_past(context.home)
     if db is None:
-        ui.show(given, _NO_FIGURES, "there are no conversations yet")
+        ui.show(given, _NO_FIGURES, _NONE_YET)
         return
     with db:
         upkeep = Maintenance.of_db(db)
-        figures = {
-            "file": db.path,
-            "journal_mode": db.journal_mode,
-            **upkeep.totals(),
-            **upkeep.sizes(),
-            "by_source": upkeep.by_source(),
-            "by_month": upkeep.by_month(),
-        }
+        figures = {"file": db.path, "journal_mode": db.journal_mode, **upkeep.totals(), **upkeep.sizes()}
+        figures |= {"by_source": upkeep.by_source(), "by_month": upkeep.by_month()}
     free, log, size = (ui.bytes_in_words(figures[f"{name}_bytes"]) for name in ("free", "log", "file"))
     lines = [
         f"{figures['file']} ({figures['journal_mode']})",
@@ -370,10 +350,9 @@ def named(db: SessionDB, name: str) -> Session:
         return session
     alike = db.resembling(name, _CANDIDATES + 1) if name.strip() else []
     if len(alike) > 1:
-        count = len(alike) if len(alike) <= _CANDIDATES else f"more than {_CANDIDATES}"
-        raise NotFound(
-            f"{count} conversations match {name!r}; say more of the title, or the id: {_listed(alike[:_CANDIDATES])}"
-        )
+        many = len(alike) if len(alike) <= _CANDIDATES else f"more than {_CANDIDATES}"
+        listed = _listed(alike[:_CANDIDATES])
+        raise NotFound(f"{many} conversations match {name!r}; give more of the title, or the id: {listed}")
     return alike[0] if alike else _not_found(db, name)
 
 
@@ -393,7 +372,7 @@ def _not_found(db: SessionDB, name: str) -> NoReturn:
 
 
 def _listed(sessions: list[Session]) -> str:
-    return ", ".join(f"{name_of(session)[:_SHOWN_NAME]!r} ({session.id})" for session in sessions)
+    return ", ".join(f"{name_of(session)[:_TITLE]!r} ({session.id})" for session in sessions)
 
 
 def highlighted(snippet: str) -> str:
@@ -407,13 +386,10 @@ def name_of(session: Session) -> str:
 
 
 def as_json(session: Session) -> dict[str, Any]:
-    times = ("started_at", "last_active", "ended_at", "end_reason")
-    return {
-        "session_id": session.id,
-        "title": mask_secrets(session.title) if session.title else session.title,
-        **ui.pick(session, "source", "model", "project", *times, "archived", "message_count", "tool_call_count"),
-        "preview": mask_secrets(session.preview) if session.preview else session.preview,
-    }
+    names = ("title", "source", "model", "project", "started_at", "last_active", "ended_at", "end_reason")
+    found = {"session_id": session.id, **ui.pick(session, *names, "archived", "message_count", "tool_call_count")}
+    found["preview"] = session.preview
+    return found | {name: mask_secrets(found[name]) for name in ("title", "preview") if found[name]}
 
 
 def project_option(words: str | None) -> str | None:
@@ -423,7 +399,6 @@ def project_option(words: str | None) -> str | None:
     return named_project(words)
 
 
-_TEXT = 90
 _FEW = 8  # messages of the history that are listed one by one
 
 
@@ -445,8 +420,8 @@ def receipt_lines(receipt: Receipt, *, everything: bool = False) -> Iterator[str
     for problem in receipt.problems:
         yield f"  problem    {problem}"
     yield f"  turn       {receipt.turn} of {receipt.session_id}, {ui.when(receipt.at)[:16]}"
-    yield f"  question   {_cut(receipt.question)}"
-    yield f"  answer     {_cut(receipt.answer)}"
+    yield f"  question   {_masked(receipt.question)}"
+    yield f"  answer     {_masked(receipt.answer)}"
     yield f"  model      {'; '.join(filter(None, [ui.visible(receipt.model), *_figures(receipt)])) or 'not told'}"
     for each in receipt.written:
         what = f"{each['change']} ({each['action']}, {each['target']})" if "change" in each else each.get("tool", "")
@@ -454,7 +429,8 @@ def receipt_lines(receipt: Receipt, *, everything: bool = False) -> Iterator[str
     for pending in receipt.pending:
         yield f"  pending    {pending} (`hermes memory approve {pending}` or reject)"
     for fired in receipt.fired:
-        yield f"  {fired['kind']:<10} {ui.visible(str(fired['name']))}: {_cut(str(fired['text']))} ({fired['trigger']})"
+        name, text = ui.visible(str(fired["name"])), _masked(str(fired["text"]))
+        yield f"  {fired['kind']:<10} {name}: {text} ({fired['trigger']})"
     yield f"in front of the model ({sum(each.tokens for each in receipt.items):,} tokens, by estimate):"
     for group in _grouped(receipt.items, everything=everything):
         yield _items_line(group, receipt.at)
@@ -479,12 +455,11 @@ def _items_line(group: Sequence[ReceiptItem], at: float) -> str:
     one = group[0]
     tokens = sum(each.tokens for each in group)
     if len(group) > 1:
-        return (
-            f"  {one.number}-{group[-1].number}  {len(group)} messages, {tokens:,} tokens: {one.why} (--all lists them)"
-        )
+        numbers = f"{one.number}-{group[-1].number}"
+        return f"  {numbers}  {len(group)} messages, {tokens:,} tokens: {one.why} (--all lists them)"
     age = f", {_age(at - one.at)}" if one.at is not None and at - one.at >= 1 else ""
     about = f"{one.kind} from {ui.visible(one.source)}, {one.grade}{age}, {tokens:,} tokens: {ui.visible(one.why)}"
-    text = _cut(one.text) if one.text is not None else "(its text was not kept)"
+    text = _masked(one.text) if one.text is not None else "(its text was not kept)"
     return f"{one.number:>4}  {about}\n      {text}"
 
 
@@ -495,12 +470,8 @@ def _age(seconds: float) -> str:
     return f"{counted(int(seconds), 'second')} old"
 
 
-def _cut(text: str) -> str:
-    said = " ".join(ui.visible(mask_secrets(text)).split())
-    return f"{said[:_TEXT]}…" if len(said) > _TEXT else said
-
-
-_SAID = 70
+def _masked(text: str, longest: int = _TEXT) -> str:
+    return ui.cut(ui.visible(mask_secrets(text)), longest)
 
 
 def receipts_list(given: ui.Given, context: ui.Context) -> None:
@@ -524,45 +495,34 @@ def receipts_verify(given: ui.Given, context: ui.Context) -> int:
     with open_existing(context) as db:
         session = named(db, given.session).id if given.session else ""
         found = list(Receipts(context.home, db).verify(session))
-    wrong = [each for each in found if each.state != INTACT]
-    states = {each.state: 0 for each in found}
+    states = Counter(each.state for each in found)
+    problems, lines = [], []
     for each in found:
-        states[each.state] += 1
-    document = {
-        "receipts": len(found),
-        "states": states,
-        "problems": [
-            {"id": each.record.get("id"), "state": each.state, "problems": list(each.problems)} for each in wrong
-        ],
-    }
-    lines = [
-        f"{each.record.get('id')}  {each.state}: {'; '.join(each.problems) or _HINTS[each.state]}" for each in wrong
-    ]
+        if each.state != INTACT:
+            receipt = each.record.get("id")
+            problems.append({"id": receipt, "state": each.state, "problems": list(each.problems)})
+            lines.append(f"{receipt}  {each.state}: {'; '.join(each.problems) or _HINTS[each.state]}")
     counts = ", ".join(f"{count:,} {state}" for state, count in states.items())
-    ui.show(given, document, *lines, f"{counted(len(found), 'receipt')}{f': {counts}' if counts else ''}")
-    return ui.REFUSED if any(each.state == TAMPERED for each in wrong) else ui.OK
+    lines.append(f"{counted(len(found), 'receipt')}{f': {counts}' if counts else ''}")
+    ui.show(given, {"receipts": len(found), "states": states, "problems": problems}, *lines)
+    return ui.REFUSED if states[TAMPERED] else ui.OK
 
 
-def _act(given: ui.Given, context: ui.Context, act: Callable[[Receipts], str]) -> None:
-    with open_existing(context) as db:
-        done = act(Receipts(context.home, db))
-    ui.show(given, {"receipt": given.receipt, "item": given.item, "message": done}, done)
+def _on_item(act: Callable[[Receipts, str, int, ui.Given], str]) -> Callable[[ui.Given, ui.Context], None]:
+    """A command about one item of a receipt: `act` gets the receipts, the id and the number, and says what it did."""
+
+    def command(given: ui.Given, context: ui.Context) -> None:
+        with open_existing(context) as db:
+            done = act(Receipts(context.home, db), given.receipt, given.item, given)
+        ui.show(given, {"receipt": given.receipt, "item": given.item, "message": done}, done)
+
+    return command
 
 
-def receipts_correct(given: ui.Given, context: ui.Context) -> None:
-    _act(given, context, lambda receipts: receipts.correct(given.receipt, given.item, " ".join(given.text)))
-
-
-def receipts_forget(given: ui.Given, context: ui.Context) -> None:
-    _act(given, context, lambda receipts: receipts.forget(given.receipt, given.item))
-
-
-def receipts_pin(given: ui.Given, context: ui.Context) -> None:
-    _act(given, context, lambda receipts: receipts.pin(given.receipt, given.item))
-
-
-def receipts_never(given: ui.Given, context: ui.Context) -> None:
-    _act(given, context, lambda receipts: receipts.never(given.receipt, given.item, recall=given.undo))
+receipts_correct = _on_item(lambda receipts, name, item, given: receipts.correct(name, item, " ".join(given.text)))
+receipts_forget = _on_item(lambda receipts, name, item, _: receipts.forget(name, item))
+receipts_pin = _on_item(lambda receipts, name, item, _: receipts.pin(name, item))
+receipts_never = _on_item(lambda receipts, name, item, given: receipts.never(name, item, recall=given.undo))
 
 
 _HINTS = {
@@ -572,5 +532,5 @@ _HINTS = {
 
 
 def _line(receipt: Receipt) -> str:
-    said = " ".join(ui.visible(mask_secrets(receipt.question)).split())
-    return f"{receipt.id}  turn {receipt.turn:<4} {ui.when(receipt.at)[:16]}  {receipt.state:<9} {said[:_SAID]}"
+    said = _masked(receipt.question, _SAID)
+    return f"{receipt.id}  turn {receipt.turn:<4} {ui.when(receipt.at)[:16]}  {receipt.state:<9} {said}"
