@@ -186,7 +186,7 @@ def test_a_model_that_the_flag_names_and_nobody_has_is_the_flags_mistake(
 def test_a_script_that_is_not_named_is_told_as_that(hermes: Callable[..., Ran], home: Path) -> None:
     script(home, HELLO)
     hermes("config", "set", "model.provider", "scripted")
-    assert hermes("config", "unset", "model.default").out.startswith("model.default is not set any more (taken out of ")
+    assert hermes("config", "unset", "model.default").out.startswith("model.default is not set any more (removed from ")
     assert hermes("config", "unset", "model.default").out.endswith("it is not set\n")
     ran = hermes("-q", "hello")
     assert (ran.code, ran.out) == (2, "")

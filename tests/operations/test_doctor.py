@@ -35,7 +35,7 @@ def test_a_sound_home_passes_and_nothing_is_left_behind(hermes: Callable[..., Ra
     ran = hermes("doctor", "--offline", "--json")
 
     assert (ran.code, ran.json["healthy"]) == (0, True)
-    assert found(ran, "storage")[0]["found"] == "wrote a message and found it (journal: wal)"
+    assert found(ran, "storage")[0]["found"] == "wrote a test message and found it (journal: wal)"
     assert found(ran, "conversations")[0]["found"].startswith("2 messages in 1 session: ")
     assert sorted(path.name for path in home.iterdir() if not path.name.startswith("state.db-")) == [
         name for name in before if not name.startswith("state.db-")
@@ -75,7 +75,7 @@ def test_a_home_that_others_may_read_is_named_by_its_path(hermes: Callable[..., 
 
     (told,) = found(hermes("doctor", "--offline", "--json"), "privacy")
 
-    assert told["found"] == f"others may read 1 file or folder ({home})"
+    assert told["found"] == f"other users may read 1 file or folder ({home})"
 
 
 @pytest.mark.proves("doctor.privacy")
@@ -112,7 +112,7 @@ def test_a_stored_threat_is_told_with_the_command_that_names_it(hermes: Callable
 
     (check,) = found(hermes("doctor", "--offline", "--json"), "memory memory")
 
-    assert (check["state"], check["remedy"]) == ("warning", "`hermes memory scan` says which and why")
+    assert (check["state"], check["remedy"]) == ("warning", "`hermes memory scan` shows which and why")
 
 
 @pytest.mark.proves("doctor.damage")
@@ -144,7 +144,7 @@ def test_a_chat_in_another_window_is_no_problem(hermes: Callable[..., Ran], home
 
     (check,) = found(ran, "conversations")
     assert (ran.code, check["state"]) == (0, "warning")
-    assert check["found"] == f"not checked while another program has them open (process {window.pid})"
+    assert check["found"] == f"not checked, because another program has the database open (process {window.pid})"
     assert found(hermes("doctor", "--offline", "--json"), "conversations")[0]["state"] == "ok"
 
 
@@ -203,7 +203,7 @@ def test_a_server_that_is_not_there_is_a_problem_with_a_remedy(hermes: Callable[
     ran = hermes("doctor", "--json")
 
     assert ran.code == 1
-    assert "is the server running" in found(ran, "model")[0]["remedy"]
+    assert "check that the server runs" in found(ran, "model")[0]["remedy"]
 
 
 @pytest.mark.proves("doctor.sound")
@@ -218,7 +218,7 @@ def test_what_a_killed_writer_left_is_named_and_removed_on_request(hermes: Calla
     assert "3 temporary files" in found(hermes("doctor", "--offline", "--json"), "leftovers")[0]["found"]
     (told,) = found(hermes("doctor", "--offline", "--fix", "--json"), "leftovers")
     assert told["fixed"] is True
-    assert told["found"] == "2 temporary files of killed writers removed; 1 of writers that run stay"
+    assert told["found"] == "2 temporary files of killed writers removed; 1 that running writers use stay"
     assert not (home / ".doctor-4194305").exists()
     assert (left.exists(), used.exists()) == (False, True)
 
@@ -271,7 +271,7 @@ def test_a_check_that_fails_is_a_problem_and_the_others_go_on(
     ran = hermes("doctor", "--offline", "--json")
     (told,) = found(ran, "storage")
     assert (ran.code, told["state"]) == (1, "problem")
-    assert "written and not found again" in told["found"]
+    assert "written but not found again" in told["found"]
     assert found(ran, "conversations")[0]["state"] == "ok"
     assert not list(home.glob(".doctor-*"))
 
@@ -283,7 +283,7 @@ def test_a_file_system_without_shared_memory_is_a_warning(
     hermes("memory", "add", "Uses zsh.")
     monkeypatch.setattr(SessionDB, "journal_mode", "delete")
     (told,) = found(hermes("doctor", "--offline", "--json"), "storage")
-    assert (told["state"], "move the home to a local disk" in told["remedy"]) == ("warning", True)
+    assert (told["state"], "a home on a local disk is faster" in told["remedy"]) == ("warning", True)
 
 
 @pytest.mark.proves("doctor.sound")

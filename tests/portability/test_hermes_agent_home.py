@@ -110,7 +110,7 @@ def test_who_comes_with_a_home_of_hermes_agent_is_told_the_one_command_that_adop
     assert "preview" not in done
     (backup,) = (home / "backups").iterdir()
     assert done.endswith(f"; the home as it was is in {backup}\n")
-    assert "others on this machine can read nothing of it" in hermes("doctor", "--offline").out
+    assert "other users of this machine cannot read it" in hermes("doctor", "--offline").out
     again = hermes("import", "hermes-agent", str(home), "--yes").out
     assert "nothing to do" in again
     assert "other:" not in again

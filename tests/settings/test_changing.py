@@ -35,7 +35,7 @@ def test_a_setting_is_taken_out_again_and_comments_survive(home: Path, hermes: C
         "sessions: {retention_days: 9, auto_prune: true}\nfallback_models:\n- local\n"
     )
     done = hermes("config", "unset", "memory.nudge_interval")
-    assert done.out == f"memory.nudge_interval is 10 by default again (taken out of {path})\n"
+    assert done.out == f"memory.nudge_interval is 10 by default again (removed from {path})\n"
     for name in ("review.enabled", "gateway.people", "sessions.retention_days", "fallback_models"):
         assert hermes("config", "unset", name).code == 0
     assert path.read_text() == (
@@ -44,8 +44,8 @@ def test_a_setting_is_taken_out_again_and_comments_survive(home: Path, hermes: C
     )
     again = hermes("config", "unset", "review.enabled", "--json").json
     assert again == {"key": "review.enabled", "value": True, "file": str(path), "was_set": False}
-    assert "does not stand in" in hermes("config", "unset", "review.enabled").out
-    assert "does not stand in" in hermes("config", "unset", "sessions.retention_days").out
+    assert "is not in" in hermes("config", "unset", "review.enabled").out
+    assert "is not in" in hermes("config", "unset", "sessions.retention_days").out
     unknown = hermes("config", "unset", "memory.nudge")
     assert (unknown.code, "there is no setting memory.nudge" in unknown.err) == (2, True)
     hermes("users", "add", "ann", "--no-key")
@@ -183,7 +183,7 @@ def test_a_profile_is_renamed_and_the_chosen_one_stays_chosen(hermes: Command) -
     hermes("--profile", "work", "memory", "add", "Deploys on Fridays.")
     hermes("profile", "create", "other")
     taken = hermes("profile", "create", "work")
-    assert (taken.code, "there is a profile work already" in taken.err) == (2, True)
+    assert (taken.code, "there already is a profile work" in taken.err) == (2, True)
     assert hermes("profile", "rename", "work", "other").code == 2
     hermes("profile", "use", "work")
     assert hermes("profile", "rename", "work", "office").out.endswith("office, and still the chosen one\n")
@@ -197,7 +197,7 @@ def test_the_home_itself_is_no_profile_to_make_rename_or_delete(home: Path, herm
     hermes("profile", "create", "work")
     for words in (("create", "default"), ("rename", "work", "default")):
         refused = hermes("profile", *words)
-        assert (refused.code, "default is the home itself" in refused.err) == (2, True)
+        assert (refused.code, "means the home itself" in refused.err) == (2, True)
     assert "default is the home itself" in hermes("profile", "delete", "default", "--yes").err
     assert hermes("profile", "list").out == "* default\n  work\n"
     assert home.is_dir()
@@ -321,8 +321,9 @@ def test_bash_completes_what_was_begun(typed: list[str], completed: str, complet
 
 
 @pytest.mark.proves("ground.completion")
-def test_zsh_and_fish_have_scripts_of_their_own(hermes: Command) -> None:
-    assert hermes("completion", "zsh").out.startswith("#compdef hermes\n")
+def test_zsh_takes_the_script_of_bash_and_fish_has_its_own(hermes: Command) -> None:
+    first, *rest = hermes("completion", "zsh").out.splitlines()
+    assert (first[:1], rest[0], "\n".join(rest[1:])) == ("#", "autoload -Uz bashcompinit && bashcompinit", bash())
     fish = hermes("completion", "fish").out
     assert "-n '__fish_seen_subcommand_from memory; and __fish_seen_subcommand_from add' -a '--target" in fish
     assert hermes("completion", "csh").code == 2

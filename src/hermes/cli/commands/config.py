@@ -29,9 +29,8 @@ if TYPE_CHECKING:
 
 def config_show(given: ui.Given, context: ui.Context) -> None:
     settings = context.settings
-    _print_all(
-        given, settings, [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
-    )
+    shown = [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
+    _print_all(given, settings, shown)
 
 
 def _print_all(given: ui.Given, settings: Settings, names: list[str]) -> None:
@@ -76,13 +75,10 @@ def config_unset(given: ui.Given, context: ui.Context) -> None:
     path, was_set = unset_value(context.home, FILE, given.name)
     now = load_settings(context.home).get(given.name)
     state = "not set" if now in ("", None) else f"{_in_words(now)} by default"
-    ui.show(
-        given,
-        {"key": given.name, "value": now, "file": path, "was_set": was_set},
-        f"{given.name} is {state} {'any more' if state == 'not set' else 'again'} (taken out of {path})"
-        if was_set
-        else f"{given.name} does not stand in {path}; it is {state}",
-    )
+    line = f"{given.name} is not in {path}; it is {state}"
+    if was_set:
+        line = f"{given.name} is {state} {'any more' if state == 'not set' else 'again'} (removed from {path})"
+    ui.show(given, {"key": given.name, "value": now, "file": path, "was_set": was_set}, line)
 
 
 def config_path(given: ui.Given, context: ui.Context) -> None:
@@ -91,13 +87,8 @@ def config_path(given: ui.Given, context: ui.Context) -> None:
     from hermes.settings.environment import FILE as SECRETS
 
     home = context.home
-    places = {
-        "home": home.path,
-        "profile": home.profile or "default",
-        "settings": os.path.join(home.operator, FILE),
-        "secrets": os.path.join(home.operator, SECRETS),
-        "memories": home.join(FOLDER),
-    }
+    places = {"home": home.path, "profile": home.profile or "default", "settings": os.path.join(home.operator, FILE)}
+    places |= {"secrets": os.path.join(home.operator, SECRETS), "memories": home.join(FOLDER)}
     ui.show(given, places, *(f"{name:<9} {place}" for name, place in places.items()))
 
 
@@ -143,27 +134,24 @@ def profile_list(given: ui.Given, context: ui.Context) -> None:
     home = context.home
     names = [DEFAULT_PROFILE, *profile_names(home.root)]
     chosen = home.profile or DEFAULT_PROFILE
-    ui.show(
-        given, {"chosen": chosen, "profiles": names}, *(f"{'*' if name == chosen else ' '} {name}" for name in names)
-    )
+    lines = [f"{'*' if name == chosen else ' '} {name}" for name in names]
+    ui.show(given, {"chosen": chosen, "profiles": names}, *lines)
 
 
 def profile_create(given: ui.Given, context: ui.Context) -> None:
     path = _free_place(locate_home(context.root, "").root, given.name)
     make_private_folders(path)
-    ui.line(
-        f"profile {given.name} is at {path}; use it with --profile {given.name} or `hermes profile use {given.name}`"
-    )
+    use = f"use it with --profile {given.name} or `hermes profile use {given.name}`"
+    ui.line(f"profile {given.name} is at {path}; {use}")
 
 
 def _free_place(root: str, name: str) -> str:
     path = profile_path(root, name)
     if name == DEFAULT_PROFILE:
-        raise SettingsError(f"{name} is the home itself, so no profile could be reached by this name; choose another")
+        raise SettingsError(f"{name!r} already means the home itself, so no profile can be called that; choose another")
     if os.path.lexists(path):
-        raise SettingsError(
-            f"there is a profile {name} already, at {path}; choose another name, or use it with --profile {name}"
-        )
+        use = f"choose another name, or use it with --profile {name}"
+        raise SettingsError(f"there already is a profile {name}, at {path}; {use}")
     return path
 
 
@@ -241,29 +229,33 @@ def _after_command(command: str, module: str) -> dict[str, list[str]]:
 
 
 def bash() -> str:
-    return (
-        '# hermes: eval "$(hermes completion bash)" in ~/.bashrc\n'
-        "_hermes() {\n"
-        f"{_cases('${COMP_WORDS[1]:-}', '${COMP_WORDS[2]:-}', '${COMP_WORDS[COMP_CWORD-1]}', '$COMP_CWORD')}"
-        '    COMPREPLY=($(compgen -W "$choices" -- "${COMP_WORDS[COMP_CWORD]}"))\n'
-        "}\n"
-        "complete -o default -F _hermes hermes"
+    after = words_after()
+    cases = [f'        "{command}") choices="{" ".join(words)}" ;;' for command, words in after.items() if command]
+    with_value = "|".join(f'"{command}"' for command in after if " -" in command)
+    return "\n".join(
+        [
+            '# hermes: eval "$(hermes completion bash)" in ~/.bashrc',
+            "_hermes() {",
+            '    local command="${COMP_WORDS[1]:-}" before="${COMP_WORDS[COMP_CWORD-1]}" choices=""',
+            f'    case "$command" in {"|".join(GROUPS)})',
+            '        [ $COMP_CWORD -ge 3 ] && command="$command ${COMP_WORDS[2]}" ;; esac',
+            '    [ $COMP_CWORD -le 1 ] && command=""',
+            f'    case "$command $before" in {with_value}) command="$command $before" ;; esac',
+            '    case "$command" in',
+            *cases,
+            f'        *) choices="{" ".join(after[""])}" ;;',
+            "    esac",
+            '    COMPREPLY=($(compgen -W "$choices" -- "${COMP_WORDS[COMP_CWORD]}"))',
+            "}",
+            "complete -o default -F _hermes hermes",
+        ]
     )
 
 
 def zsh() -> str:
-    return (
-        "#compdef hermes\n"
-        "# hermes: source <(hermes completion zsh) in ~/.zshrc, after compinit\n"
-        "_hermes() {\n"
-        "    local given\n"
-        '    given=("${(@)words}")\n'
-        f"{_cases('${given[2]:-}', '${given[3]:-}', '${given[CURRENT-1]}', '$((CURRENT - 1))')}"
-        "    compadd -- ${=choices}\n"
-        '    [ -n "$choices" ] && [ $CURRENT -le 2 ] || _files\n'
-        "}\n"
-        "compdef _hermes hermes"
-    )
+    """The same script: zsh completes as bash does when it is asked to."""
+    use = "# hermes: source <(hermes completion zsh) in ~/.zshrc, after compinit"
+    return f"{use}\nautoload -Uz bashcompinit && bashcompinit\n{bash()}"
 
 
 def fish() -> str:
@@ -283,27 +275,6 @@ def fish() -> str:
 
 def _fish_option(option: str) -> str:
     return f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
-
-
-def _cases(first: str, second: str, before: str, place: str) -> str:
-    """Shell lines that set `choices` to what may follow; bash and zsh read them alike."""
-    after = words_after()
-    cases = [f'        "{command}") choices="{" ".join(words)}" ;;' for command, words in after.items() if command]
-    values = "|".join(f'"{command}"' for command in after if " -" in command)
-    return "\n".join(
-        [
-            f'    local command="{first}"',
-            f'    [ {place} -ge 3 ] && case "{first}" in {"|".join(GROUPS)}) command="{first} {second}" ;; esac',
-            f'    [ {place} -le 1 ] && command=""',
-            f'    case "$command {before}" in {values}) command="$command {before}" ;; esac',
-            '    local choices=""',
-            '    case "$command" in',
-            *cases,
-            f'        *) choices="{" ".join(after[""])}" ;;',
-            "    esac",
-            "",
-        ]
-    )
 
 
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
