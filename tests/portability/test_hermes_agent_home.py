@@ -203,7 +203,7 @@ def test_secrets_settings_and_databases_that_stand_in_the_way_are_named(
     (source / "profiles" / "office" / "state.db").write_bytes(b"no database")
     items = hermes("import", "hermes-agent", str(source), "--migrate-secrets", "--dry-run", "--json").json["items"]
     said = {item["reason"] for item in items}
-    assert {"it is set like this already", "another value is there", "it is not a database of hermes-agent"} <= said
+    assert {"it has this value already", "another value is there", "it is not a database of hermes-agent"} <= said
     assert "another program's database is in its place; adopt that one first" in said
     (source / ".env").write_text("OPENROUTER_API_KEY=sk-or-2\n", encoding="utf-8")
     items = hermes("import", "hermes-agent", str(source), "--migrate-secrets", "--dry-run", "--json").json["items"]

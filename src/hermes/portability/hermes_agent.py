@@ -13,8 +13,7 @@ import json
 import os
 import tempfile
 import time
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError, StorageError
@@ -25,21 +24,7 @@ from hermes.memory.entries import Cause, parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
 from hermes.portability.archive import files_below, merged, read_bytes, read_text
-from hermes.portability.plan import (
-    ARCHIVED,
-    ERROR,
-    MIGRATED,
-    SKIPPED,
-    FilePlanner,
-    Item,
-    carry_out,
-    change_memory,
-    decide_secret,
-    decide_setting,
-    memory_item,
-    new_report,
-    plan_merge,
-)
+from hermes.portability.plan import ARCHIVED, ERROR, MIGRATED, SKIPPED, Item, Planner, change_memory, new_report
 from hermes.settings.config import Settings, check_text
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import read_secrets
@@ -57,7 +42,7 @@ if TYPE_CHECKING:
     import apsw
 
     from hermes.portability.exchange import HomeCopy
-    from hermes.portability.plan import Report
+    from hermes.portability.plan import Options, Report
 
     Progress = Callable[[str, int, int], None]
 
@@ -345,32 +330,22 @@ _OURS = frozenset(
 _PASSING = (".lock", ".queue", "-wal", "-shm", ".pid", "active_profile")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Adopting:
-    """What to import from hermes-agent, and how."""
-
-    source: str
-    overwrite: bool = False
-    migrate_secrets: bool = False
-    backup: bool = True
-    skill_conflict: str = "skip"
-    enable: bool = False
-
-
 class Adoption:
-    """Plans and applies an import of hermes-agent's home."""
+    """Plans an import of hermes-agent's home; planning changes nothing."""
 
-    def __init__(self, home: Home, options: Adopting, progress: Callable[[str, int, int], None] | None = None) -> None:
+    def __init__(self, home: Home, options: Options, progress: Progress | None = None) -> None:
         self._home = home
         self._options = options
         self._progress = progress
 
     def plan(self) -> Report:
-        source = os.path.realpath(os.path.expanduser(self._options.source))
+        source = os.path.realpath(os.path.expanduser(str(self._options.source)))
         if not os.path.isdir(source):
             raise NotFound(f"there is no home at {source}; name that of hermes-agent: `hermes import hermes-agent DIR`")
         in_place = source == os.path.realpath(self._home.path)
-        report = new_report(self._home, NAME, source, in_place=in_place, migrate_secrets=self._options.migrate_secrets)
+        choices = replace(self._options, backup=True) if in_place else self._options
+        shown = {"in_place": in_place, "migrate_secrets": choices.migrate_secrets}
+        report = new_report(self._home, NAME, source, choices, **shown)
         for place, home in self._homes(source):
             report.items += self._in_place(home, report) if in_place else self._copied(place, home, report)
         if in_place and report.has_work():
@@ -379,18 +354,6 @@ class Adoption:
             raise NotFound(f"{source} holds nothing of hermes-agent")
         report.next_steps = ["`hermes memory list`, `hermes sessions list` and `hermes config check` show the result"]
         return report
-
-    def apply(self, report: Report) -> Report:
-        options = self._options
-        in_place = report.options["in_place"]
-        return carry_out(
-            self._home,
-            report,
-            program=NAME,
-            overwrite=options.overwrite,
-            backup=options.backup or in_place,
-            enable=options.enable,
-        )
 
     def _homes(self, source: str) -> Iterator[tuple[str, Home]]:
         """The home itself and each of its profiles, with the home that it becomes here."""
@@ -443,9 +406,9 @@ class Adoption:
         return item
 
     def _copied(self, place: str, home: Home, report: Report) -> list[Item]:
-        planner = FilePlanner(home, NAME, report, overwrite=self._options.overwrite)
-        items = [*self._memory(place, home), *self._skills(place, planner), *self._config(place, home, planner)]
-        items += self._secrets(place, home)
+        planner = Planner(home, report, _settings(home)[0])
+        items = [*_memory(place, planner), *_skills(place, planner), *_config(place, home, planner)]
+        items += _secrets(place, planner)
         soul = os.path.join(place, "SOUL.md")
         if os.path.isfile(soul):
             items.append(planner.text("soul", soul, read_text(soul), "SOUL.md"))
@@ -454,58 +417,6 @@ class Adoption:
         if os.path.exists(os.path.join(place, DATABASE)):
             items.append(self._sessions(os.path.join(place, DATABASE), home))
         return items + list(_left(place))
-
-    def _memory(self, place: str, home: Home) -> Iterator[Item]:
-        settings, _ = _settings(home)
-        opened = partial(MemoryStore.open, settings=settings)
-        store = opened(home)
-        for target in TARGETS:
-            path = os.path.join(place, FOLDER, FILES[target])
-            if os.path.isfile(path) and target in store.targets:
-                try:
-                    found = parse(read_text(path))
-                except StorageError as error:
-                    yield Item(kind=target, source=path, status=ERROR, reason=str(error))
-                    continue
-                merge = plan_merge(store, target, found, source=NAME)
-                yield memory_item(target, path, merge, home, opened)
-
-    def _skills(self, place: str, planner: FilePlanner) -> Iterator[Item]:
-        root = os.path.join(place, "skills")
-        for inside, path in files_below(root) if os.path.isdir(root) else ():
-            parts = inside.split(os.sep)
-            if parts[-1] == "SKILL.md" and 1 < len(parts) <= 3 and not parts[0].startswith("."):  # noqa: PLR2004
-                category = parts[0] if len(parts) == 3 else ""  # noqa: PLR2004 - category, name, file
-                conflict = self._options.skill_conflict
-                yield planner.skill("skills", os.path.dirname(path), category, parts[-2], conflict)
-
-    def _config(self, place: str, home: Home, planner: FilePlanner) -> Iterator[Item]:
-        path = os.path.join(place, _CONFIG)
-        if not os.path.isfile(path):
-            return
-        data = read_bytes(path)
-        found, problems = check_text(path, data)
-        here, _ = _settings(home)
-        for name, each in found.items():
-            if name != "_config_version":
-                item = Item(kind="settings", source=path)
-                yield decide_setting(item, home, (name, each.value), here, overwrite=self._options.overwrite)
-        if problems:
-            reason = f"{len(problems)} settings that Hermes does not have; the file is kept for you to look at"
-            label = f"{home.profile}/{_CONFIG}" if home.profile else _CONFIG
-            yield planner.archived_data("settings", path, data, label, reason)
-
-    def _secrets(self, place: str, home: Home) -> Iterator[Item]:
-        try:
-            given = read_secrets(Home(path=place, root=place)) if os.path.isfile(os.path.join(place, SECRETS)) else {}
-            there = read_secrets(home)
-        except HermesError as error:
-            yield Item(kind="secrets", source=os.path.join(place, SECRETS), status=ERROR, reason=str(error))
-            return
-        for name, text in given.items():
-            item = Item(kind="secrets", source=os.path.join(place, SECRETS))
-            wanted, overwrite = self._options.migrate_secrets, self._options.overwrite
-            yield decide_secret(item, home, (name, text), there, wanted=wanted, overwrite=overwrite)
 
     def _sessions(self, path: str, home: Home) -> Item:
         target = home.join(DATABASE)
@@ -529,6 +440,50 @@ class Adoption:
 
         item.act = act
         return item
+
+
+def _memory(place: str, planner: Planner) -> Iterator[Item]:
+    for target in TARGETS:
+        path = os.path.join(place, FOLDER, FILES[target])
+        if os.path.isfile(path):
+            try:
+                yield planner.memory(target, target, path, parse(read_text(path)))
+            except StorageError as error:
+                yield Item(kind=target, source=path, status=ERROR, reason=str(error))
+
+
+def _skills(place: str, planner: Planner) -> Iterator[Item]:
+    root = os.path.join(place, "skills")
+    for inside, path in files_below(root) if os.path.isdir(root) else ():
+        parts = inside.split(os.sep)
+        if parts[-1] == "SKILL.md" and 1 < len(parts) <= 3 and not parts[0].startswith("."):  # noqa: PLR2004
+            category = parts[0] if len(parts) == 3 else ""  # noqa: PLR2004 - category, name, file
+            yield planner.skill("skills", os.path.dirname(path), category, parts[-2])
+
+
+def _config(place: str, home: Home, planner: Planner) -> Iterator[Item]:
+    path = os.path.join(place, _CONFIG)
+    if not os.path.isfile(path):
+        return
+    data = read_bytes(path)
+    found, problems = check_text(path, data)
+    for name, each in found.items():
+        if name != "_config_version":
+            yield planner.setting("settings", path, name, each.value)
+    if problems:
+        reason = f"{len(problems)} settings that Hermes does not have; the file is kept for you to look at"
+        label = f"{home.profile}/{_CONFIG}" if home.profile else _CONFIG
+        yield planner.archived_data("settings", path, data, label, reason)
+
+
+def _secrets(place: str, planner: Planner) -> Iterator[Item]:
+    path = os.path.join(place, SECRETS)
+    try:
+        given = read_secrets(Home(path=place, root=place)) if os.path.isfile(path) else {}
+    except HermesError as error:
+        yield Item(kind="secrets", source=path, status=ERROR, reason=str(error))
+        return
+    yield from planner.secrets(path, given, lambda _name: "secrets")
 
 
 def _settings(home: Home) -> tuple[Settings, list[str]]:
@@ -574,7 +529,7 @@ def _accepted(home: Home, settings: Settings, target: str) -> Item:
     return item
 
 
-def _provider_files(place: str, name: str, planner: FilePlanner) -> Iterator[Item]:
+def _provider_files(place: str, name: str, planner: Planner) -> Iterator[Item]:
     path = os.path.join(place, name)
     if os.path.islink(path):
         yield Item(kind="provider", source=path, reason="a link, which is not followed")

@@ -14,11 +14,11 @@ from hermes.conversations.database import SessionDB
 from hermes.conversations.receipts import KEY_FILE, ReceiptKeys, keys_in, vouched
 from hermes.memory.entries import decode, from_record, in_effect, parse, provenance
 from hermes.memory.file import FILES, FOLDER
-from hermes.memory.store import TARGETS, MemoryStore
+from hermes.memory.store import TARGETS
 from hermes.portability.conversations_import import Importer, Places
 from hermes.portability.hermes_agent import open_for_import
 from hermes.portability.home import CONVERSATIONS, HOME, as_line, check_format, records
-from hermes.portability.plan import MIGRATED, SKIPPED, Item, carry_out, memory_item, new_report, plan_merge
+from hermes.portability.plan import MIGRATED, SKIPPED, Item, Planner, new_report
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
 from hermes.storage.documents import LocalDocuments, history_name, records_in
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hermes.compaction.messages import NewIds
     from hermes.portability.archive import ArchiveReader
     from hermes.portability.exchange import HomeCopy
-    from hermes.portability.plan import Report
+    from hermes.portability.plan import Options, Report
     from hermes.settings.home import Home
 
 NAME = "export"
@@ -43,31 +43,25 @@ _TAKEN = ("skills/", "SOUL.md", "pending/")
 class MergeExport:
     """Memory, conversations and skills of the archive's own home; its people and profiles stay in the archive."""
 
-    def __init__(self, home: Home, reader: ArchiveReader, *, overwrite: bool, backup: bool) -> None:
+    def __init__(self, home: Home, reader: ArchiveReader, options: Options) -> None:
         self._home = home
         self._reader = reader
-        self._overwrite = overwrite
-        self._backup = backup
+        self._options = options
 
     def plan(self) -> Report:
         check_format(self._reader)
         self._reader.verify()
-        report = new_report(self._home, NAME, os.path.abspath(self._reader.path))
-        report.items += [*self._memory(), *self._files(), *self._conversations()]
+        report = new_report(self._home, NAME, os.path.abspath(self._reader.path), self._options)
+        planner = Planner(self._home, report, load_settings(self._home))
+        report.items += [*self._memory(planner), *self._files(), *self._conversations()]
         return report
 
-    def apply(self, report: Report) -> Report:
-        return carry_out(self._home, report, program=NAME, overwrite=self._overwrite, backup=self._backup)
-
-    def _memory(self) -> Iterator[Item]:
-        opened = partial(MemoryStore.open, settings=load_settings(self._home))
-        store = opened(self._home)
+    def _memory(self, planner: Planner) -> Iterator[Item]:
         for target in TARGETS:
             path = f"{HOME}/{FOLDER}/{FILES[target]}"
-            if path in self._reader.entries and target in store.targets:
+            if path in self._reader.entries:
                 found = parse(decode(self._read(path)).text)
-                merge = plan_merge(store, target, found, source=NAME, origins=self._origins(path, found))
-                yield memory_item(target, path, merge, self._home, opened)
+                yield planner.memory(target, target, path, found, origins=self._origins(path, found))
 
     def _origins(self, path: str, entries: Sequence[str]) -> dict[str, str]:
         """Where the entries come from by the history beside them; what has none tells nothing."""
@@ -88,7 +82,7 @@ class MergeExport:
             item = Item(kind="file", source=path, destination=self._home.join(*inside.split("/")))
             if os.path.lexists(item.destination):
                 same = os.path.isfile(item.destination) and self._same(item.destination, path)
-                item.status = SKIPPED if same or not self._overwrite else MIGRATED
+                item.status = SKIPPED if same or not self._options.overwrite else MIGRATED
                 item.reason = "it is there already" if same else "another file is there; --overwrite replaces it"
             else:
                 item.status = MIGRATED

@@ -9,14 +9,12 @@ import os
 import re
 import zipfile
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
 from hermes.base.frontmatter import split_frontmatter
-from hermes.memory.store import MemoryStore
 from hermes.portability.archive import files_below, read_bytes, read_text
-from hermes.portability.plan import carry_out, memory_item, new_report, plan_merge
+from hermes.portability.plan import Options, Planner, new_report
 from hermes.portability.transcript_formats import is_letta, letta_blocks
 from hermes.settings.config import load_settings
 
@@ -281,28 +279,15 @@ def _unpacked(name: str, data: bytes) -> bytes:
     return text
 
 
-class MemoryImport:
-    """Plans and applies an import of another program's notes."""
-
-    def __init__(self, home: Home, given: str, form: str | None, target: str | None, project: str = "") -> None:
-        self._home = home
-        self._given = given
-        self._form = form
-        self._target = "project" if project else target
-        self._project = project
-
-    def plan(self) -> Report:
-        found = read_memory(self._given, self._form, "memory" if self._project else self._target)
-        report = new_report(self._home, "memory", found.origin, format=found.format, files=found.files)
-        report.warnings = found.warnings
-        opened = partial(MemoryStore.open, settings=load_settings(self._home), project=self._project)
-        store = opened(self._home)
-        for target, entries in found.entries.items():
-            chosen = "project" if self._project else target
-            if entries and chosen in store.targets:
-                merge = plan_merge(store, chosen, entries, source=found.format)
-                report.items.append(memory_item(chosen, found.origin, merge, self._home, opened))
-        return report
-
-    def apply(self, report: Report) -> Report:
-        return carry_out(self._home, report, program="memory", overwrite=False, backup=False)
+def plan_memory(home: Home, given: str, form: str | None, target: str | None, project: str = "") -> Report:
+    """The preview of an import of another program's notes, into the notes of a project when one is named."""
+    found = read_memory(given, form, "memory" if project else target)
+    choices = Options(backup=False)
+    report = new_report(home, "memory", found.origin, choices, format=found.format, files=found.files)
+    report.warnings = found.warnings
+    planner = Planner(home, report, load_settings(home))
+    for each, entries in found.entries.items():
+        if entries:
+            chosen = "project" if project else each
+            report.items.append(planner.memory(chosen, chosen, found.origin, entries, project=project))
+    return report

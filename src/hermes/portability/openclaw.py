@@ -8,30 +8,14 @@ import re
 import stat
 import time
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import HermesError, NotFound, StorageError
-from hermes.memory.store import MemoryStore
+from hermes.base.errors import NotFound, StorageError
 from hermes.portability.archive import files_below, links_below, read_text
 from hermes.portability.notes import entries
-from hermes.portability.plan import (
-    ARCHIVED,
-    CONFLICT,
-    MIGRATED,
-    SKIPPED,
-    FilePlanner,
-    Item,
-    carry_out,
-    decide_secret,
-    decide_setting,
-    memory_item,
-    new_report,
-    plan_merge,
-)
+from hermes.portability.plan import ARCHIVED, CONFLICT, MIGRATED, SKIPPED, Item, Planner, new_report
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import load_settings
-from hermes.settings.environment import read_secrets
 from hermes.settings.schema import all_keys, problem_with
 from hermes.storage.files import Folder
 from hermes.storage.locks import is_held
@@ -39,7 +23,7 @@ from hermes.storage.locks import is_held
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hermes.portability.plan import Merge, Report
+    from hermes.portability.plan import Options, Report
     from hermes.settings.home import Home
 
 
@@ -52,21 +36,6 @@ _JSON_COMMENT = re.compile(r'("(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\')|//[^\n]*|/
 
 PRESETS = ("full", "user-data")
 CONFLICTS = ("skip", "overwrite", "rename")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What to migrate from OpenClaw, and how."""
-
-    source: str | None = None
-    preset: str = "full"
-    overwrite: bool = False
-    migrate_secrets: bool = False
-    workspace_target: str | None = None
-    skill_conflict: str = "skip"
-    backup: bool = True
-    enable: bool = False
-    user_home: str | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -94,17 +63,20 @@ class OpenClaw:
             return None
 
 
-def find_openclaw(given: str | None, user_home: str | None = None) -> OpenClaw:
+def find_openclaw(given: str | None) -> OpenClaw:
     """The home that was named, else the first of the usual ones that exists."""
-    base = user_home or os.path.expanduser("~")
-    places = [os.path.expanduser(given)] if given else [os.path.join(base, name) for name in ROOTS]
+    places = [os.path.expanduser(given)] if given else _usual_places()
     root = next((os.path.realpath(place) for place in places if os.path.isdir(place)), None)
     if root is None:
         raise NotFound(f"there is no OpenClaw home at {' or '.join(places)}; name it with --source")
     found = OpenClaw(root=root)
     _read_config(found)
-    _find_workspaces(found, base)
+    _find_workspaces(found)
     return found
+
+
+def _usual_places() -> list[str]:
+    return [os.path.join(os.path.expanduser("~"), name) for name in ROOTS]
 
 
 def _read_config(found: OpenClaw) -> None:
@@ -120,12 +92,12 @@ def _read_config(found: OpenClaw) -> None:
         return
 
 
-def _find_workspaces(found: OpenClaw, base: str) -> None:
+def _find_workspaces(found: OpenClaw) -> None:
     chosen = dig(found.config, "agents", "defaults", "workspace") or dig(found.config, "agent", "workspace")
     names = [os.path.join(found.root, name) for name in _WORKSPACES]
     names += sorted(os.path.join(found.root, name) for name in os.listdir(found.root) if name.startswith("workspace-"))
     if isinstance(chosen, str) and chosen.strip():
-        names.insert(0, os.path.join(found.root, re.sub(r"^~(?=/|$)", base.replace("\\", "/"), chosen)))
+        names.insert(0, os.path.join(found.root, os.path.expanduser(chosen)))
     real = [os.path.realpath(name) for name in dict.fromkeys(names) if _is_folder(name)]
     if real:
         found.workspace, *found.others = dict.fromkeys(real)
@@ -214,9 +186,10 @@ _SECRET_NAME = re.compile(r"token|key|secret|password|credential|auth", re.IGNOR
 _REFERENCE = re.compile(r"\$\{?\w+\}?$")
 
 
-def plan_settings(source: OpenClaw, home: Home, options: Options, planner: FilePlanner) -> list[Item]:
-    items = [_setting(source, home, options, wanted) for wanted in _wanted(source)]
-    items += _secrets(source, home, options)
+def plan_settings(source: OpenClaw, options: Options, planner: Planner) -> list[Item]:
+    items = [_setting(source, options, planner, wanted) for wanted in _wanted(source)]
+    refused = "the preset user-data leaves secrets behind" if options.preset == "user-data" else ""
+    items += planner.secrets(source.root, _found_secrets(source), _kind_of_secret, refused)
     for name, kind in _SECTIONS.items():
         section = source.config.get(name)
         if section:
@@ -252,34 +225,18 @@ def _wanted(source: OpenClaw) -> Iterator[tuple[str, str, Any]]:
         yield "agent-config", "timezone", zone
 
 
-def _setting(source: OpenClaw, home: Home, options: Options, wanted: tuple[str, str, Any]) -> Item:
+def _setting(source: OpenClaw, options: Options, planner: Planner, wanted: tuple[str, str, Any]) -> Item:
     kind, name, value = wanted
-    item = Item(kind=kind, source=source.config_file)
-    settings = load_settings(home)
-    key = all_keys()[name]
     without_secrets = _masked(value) if kind == "mcp-servers" else value
     if not options.migrate_secrets or options.preset == "user-data":
         value = without_secrets
-    if problem := problem_with(key, value):
-        item.reason = f"{problem}; it stays behind"
-        return item
-    return decide_setting(item, home, (name, value), settings, same=without_secrets, overwrite=options.overwrite)
+    if problem := problem_with(all_keys()[name], value):
+        return Item(kind=kind, source=source.config_file, reason=f"{problem}; it stays behind")
+    return planner.setting(kind, source.config_file, name, value, same=without_secrets)
 
 
-def _secrets(source: OpenClaw, home: Home, options: Options) -> Iterator[Item]:
-    found = _found_secrets(source)
-    try:
-        there = read_secrets(home)
-    except HermesError:
-        there = {}
-    for name, text in found.items():
-        kind = "secret-settings" if name == "TELEGRAM_BOT_TOKEN" else "provider-keys"
-        item = Item(kind=kind, source=source.root)
-        wanted = options.migrate_secrets and options.preset != "user-data"
-        decide_secret(item, home, (name, text), there, wanted=wanted, overwrite=options.overwrite)
-        if options.preset == "user-data":
-            item.reason = "the preset user-data leaves secrets behind"
-        yield item
+def _kind_of_secret(name: str) -> str:
+    return "secret-settings" if name == "TELEGRAM_BOT_TOKEN" else "provider-keys"
 
 
 def _found_secrets(source: OpenClaw) -> dict[str, str]:
@@ -316,48 +273,37 @@ _NEVER_READ = ("memory/main.sqlite", "credentials", "devices", "identity", "work
 
 
 class Migration:
-    """`plan` looks and changes nothing; `apply` carries the plan out, all of it or nothing."""
+    """Plans a migration from OpenClaw; planning changes nothing."""
 
     def __init__(self, home: Home, options: Options) -> None:
         self._home = home
         self._options = options
-        self._merges: list[Merge] = []
 
     def plan(self) -> Report:
         options = self._options
-        source = find_openclaw(options.source, options.user_home)
+        source = find_openclaw(options.source)
         report = new_report(
             self._home,
             NAME,
             source.root,
+            options,
             workspace_target=options.workspace_target,
             migrate_secrets=options.migrate_secrets,
             preset=options.preset,
             skill_conflict_mode=options.skill_conflict,
         )
-        planner = FilePlanner(self._home, NAME, report, overwrite=options.overwrite)
+        planner = Planner(self._home, report, load_settings(self._home))
         report.items += self._identity(source, planner)
-        report.items += self._memory(source)
+        report.items += self._memory(source, planner)
         report.items += self._skills(source, planner)
-        report.items += plan_settings(source, self._home, options, planner)
+        report.items += plan_settings(source, options, planner)
         report.items += self._without_a_home(source, planner)
         report.items += self._never_read(source)
         report.warnings += [*source.warnings, *self._warnings(source)]
         report.next_steps = _next_steps(report)
         return report
 
-    def apply(self, report: Report) -> Report:
-        options = self._options
-        return carry_out(
-            self._home,
-            report,
-            program=NAME,
-            overwrite=options.overwrite,
-            backup=options.backup,
-            enable=options.enable,
-        )
-
-    def _identity(self, source: OpenClaw, planner: FilePlanner) -> list[Item]:
+    def _identity(self, source: OpenClaw, planner: Planner) -> list[Item]:
         found = []
         soul = source.read("SOUL.md")
         if soul is not None:
@@ -373,30 +319,16 @@ class Migration:
                 found.append(planner.outside("workspace-agents", path, agents, os.path.join(target, "AGENTS.md")))
         return found
 
-    def _memory(self, source: OpenClaw) -> list[Item]:
-        opened = partial(MemoryStore.open, settings=load_settings(self._home))
-        store = opened(self._home)
-        daily = self._daily(source)
-        groups: list[tuple[str, str, str, list[str]]] = []
+    def _memory(self, source: OpenClaw, planner: Planner) -> Iterator[Item]:
         for kind, target, name in (("memory", "memory", "MEMORY.md"), ("user-profile", "user", "USER.md")):
             text = source.read(name)
             if text is not None:
-                groups.append((kind, target, os.path.join(source.workspace, name), entries(text)))
-        if daily:
+                yield planner.memory(kind, target, os.path.join(source.workspace, name), entries(text))
+        if daily := self._daily(source):
             notes = [entry for text in daily.values() for entry in entries(text)]
-            groups.append(("daily-memory", "memory", os.path.join(source.workspace, "memory"), notes))
-        items = []
-        for kind, target, path, found in groups:
-            if target not in store.targets:
-                items.append(Item(kind=kind, source=path, reason=f"the {target} store is switched off here"))
-                continue
-            earlier = [entry for merge in self._merges if merge.target == target for entry in merge.added]
-            merge = plan_merge(store, target, found, source=NAME, taken=earlier)
-            self._merges.append(merge)
-            items.append(memory_item(kind, path, merge, self._home, opened))
-            if kind == "daily-memory":
-                items[-1].details["source_files"] = list(daily)
-        return items
+            item = planner.memory("daily-memory", "memory", os.path.join(source.workspace, "memory"), notes)
+            item.details["source_files"] = list(daily)
+            yield item
 
     def _daily(self, source: OpenClaw) -> dict[str, str]:
         """The daily notes, newest first: when not all fit, the newest are worth most."""
@@ -407,11 +339,10 @@ class Migration:
         texts = {name: source.read("memory", name) for name in names}
         return {name: text for name, text in texts.items() if text is not None}
 
-    def _skills(self, source: OpenClaw, planner: FilePlanner) -> list[Item]:
-        base = self._options.user_home or os.path.expanduser("~")
+    def _skills(self, source: OpenClaw, planner: Planner) -> list[Item]:
         places = [("skills", os.path.join(source.workspace, "skills"))] if source.workspace else []
         places += [("shared-skills", os.path.join(source.root, "skills"))]
-        places += [("shared-skills", os.path.join(base, ".agents", "skills"))]
+        places += [("shared-skills", os.path.expanduser("~/.agents/skills"))]
         if source.workspace:
             places.append(("skills", os.path.join(source.workspace, ".agents", "skills")))
         found = []
@@ -419,10 +350,10 @@ class Migration:
             for name in sorted(os.listdir(place)) if os.path.isdir(place) and not os.path.islink(place) else ():
                 folder = os.path.join(place, name)
                 if os.path.isfile(os.path.join(folder, "SKILL.md")) and not os.path.islink(folder):
-                    found.append(planner.skill(kind, folder, SKILLS, name, self._options.skill_conflict))
+                    found.append(planner.skill(kind, folder, SKILLS, name))
         return found
 
-    def _without_a_home(self, source: OpenClaw, planner: FilePlanner) -> list[Item]:
+    def _without_a_home(self, source: OpenClaw, planner: Planner) -> list[Item]:
         found = []
         reason = "nothing in Hermes reads it; kept for you to look at"
         for name in _WITHOUT_A_HOME if source.workspace else ():
@@ -489,10 +420,9 @@ def _next_steps(report: Report) -> list[str]:
     return steps
 
 
-def plan_cleanup(given: str | None, user_home: str | None = None) -> list[tuple[str, str]]:
+def plan_cleanup(given: str | None) -> list[tuple[str, str]]:
     """Each old folder and the name it would get."""
-    base = user_home or os.path.expanduser("~")
-    places = [os.path.abspath(os.path.expanduser(given))] if given else [os.path.join(base, name) for name in ROOTS]
+    places = [os.path.abspath(os.path.expanduser(given))] if given else _usual_places()
     found = [place for place in places if os.path.isdir(place) and not os.path.islink(place)]
     if given and not found:
         raise NotFound(f"there is no folder {given}")

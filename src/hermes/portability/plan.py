@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import StorageError, WriteRefused
+from hermes.base.errors import HermesError, StorageError, WriteRefused
 from hermes.memory import entries as text
 from hermes.memory.entries import UNTRUSTED, Cause, Edit, Leaving
 from hermes.memory.file import Plan
-from hermes.memory.store import screen_write
+from hermes.memory.store import MemoryStore, screen_write
 from hermes.portability.archive import files_below, merged, read_bytes
 from hermes.portability.exchange import DISABLED, HomeCopy, disable, disabled_setting, is_empty
 from hermes.portability.home import BACKUPS, create_backup, new_name, prune_backups
@@ -24,17 +24,32 @@ from hermes.safety.scanner import scan, without_attacks
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import FILE as CONFIG
 from hermes.settings.environment import FILE as SECRETS
-from hermes.settings.environment import save_secret
+from hermes.settings.environment import read_secrets, save_secret
 from hermes.settings.yaml_file import place_value
 from hermes.skills.files import MAIN_FILE, check_name
 from hermes.storage.files import Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hermes.memory.store import MemoryStore, Written
+    from hermes.memory.store import Written
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the person chose for a migration; `preset` and `workspace_target` concern only OpenClaw."""
+
+    source: str | None = None
+    overwrite: bool = False
+    migrate_secrets: bool = False
+    backup: bool = True
+    skill_conflict: str = "skip"
+    enable: bool = False
+    preset: str = "full"
+    workspace_target: str | None = None
+
 
 MIGRATED, ARCHIVED, SKIPPED, CONFLICT, ERROR = "migrated", "archived", "skipped", "conflict", "error"
 _MODES = {"dry_run": "a preview, nothing is changed yet", "execute": "carried out"}
@@ -64,6 +79,8 @@ class Item:
 class Report:
     """What a migration would do or did, item by item."""
 
+    program: str
+    choices: Options
     timestamp: str
     mode: str
     source_root: str
@@ -119,16 +136,18 @@ class Report:
         return "\n".join(lines)
 
 
-def new_report(home: Home, program: str, source: str, **options: Any) -> Report:
-    """An empty preview; what the migration keeps besides goes to a folder of its own below `migration/`."""
+def new_report(home: Home, program: str, source: str, choices: Options, **shown: Any) -> Report:
+    """An empty preview; files that the migration only archives go to a folder of its own below `migration/`."""
     stamp = time.strftime("%Y%m%dT%H%M%S")
     return Report(
+        program=program,
+        choices=choices,
         timestamp=stamp,
         mode="dry_run",
         source_root=source,
         target_root=home.path,
         output_dir=home.join("migration", program, stamp),
-        options=options,
+        options=shown,
     )
 
 
@@ -152,17 +171,88 @@ def _shown(text: str) -> str:
 _LARGEST = 64 << 20
 
 
-class FilePlanner:
-    """Makes items of single files and folders: what is there stays, texts are judged, the rest is archived.
+class Planner:
+    """Makes the items of a plan: what is there stays, texts are scanned, what has no place here is archived.
 
-    `home` is where they go: the home that the report is about, or a profile of it.
+    `home` is the destination: the home that the report is about, or a profile of it. `settings` are those of `home`.
     """
 
-    def __init__(self, home: Home, program: str, report: Report, *, overwrite: bool) -> None:
+    def __init__(self, home: Home, report: Report, settings: Settings) -> None:
         self._home = home
-        self._program = program
         self._report = report
-        self._overwrite = overwrite
+        self._settings = settings
+        self._overwrite = report.choices.overwrite
+        self._coming: dict[str, list[str]] = {}  # entries that earlier items of the plan add, by target
+
+    def memory(
+        self,
+        kind: str,
+        target: str,
+        source: str,
+        found: Iterable[str],
+        *,
+        origins: Mapping[str, str] | None = None,
+        project: str = "",
+    ) -> Item:
+        """A merge of entries into a target of curated memory; `origins` says which of them came from outside."""
+        opened = partial(MemoryStore.open, settings=self._settings, project=project)
+        store = opened(self._home)
+        if target not in store.targets:
+            return Item(kind=kind, source=source, reason=f"the {target} store is switched off here")
+        coming = self._coming.setdefault(target, [])
+        merge = _plan_merge(store, target, found, source=self._report.program, coming=coming, origins=origins or {})
+        coming += merge.added
+        item = Item(kind=kind, source=source, destination=store.path(target), details=merge.details(), last=True)
+        if merge.changes:
+            item.status = MIGRATED
+            item.act = lambda copy: change_memory(
+                copy, opened(copy.home_of(self._home)), target, lambda store: _apply_merge(store, merge)
+            )
+        else:
+            item.reason = "every entry is there already" if not merge.refused else "nothing new may be stored"
+        return item
+
+    def setting(self, kind: str, source: str, name: str, value: Any, *, same: Any = None) -> Item:
+        """A setting; `same` is the value that an earlier run may have written for it."""
+        home, here = self._home, self._settings
+        item = Item(kind=kind, source=source, destination=f"{home.join(CONFIG)}: {name}")
+        is_set = here.origin(name) != "default"
+        if os.path.islink(home.join(CONFIG)):
+            item.reason = f"{CONFIG} is a link; change the setting in the file it points to"
+        elif disabled_setting(home, name) == value:
+            item.reason = "it came along before and is disabled; `hermes config enable` enables it"
+        elif is_set and here.get(name) == value:
+            item.reason = "it has this value already"
+        elif is_set and not self._overwrite and (same is None or here.get(name) != same):
+            item.status, item.reason = CONFLICT, "it has another value here"
+        else:
+            item.status, item.act = MIGRATED, lambda copy: place_value(copy.home_of(home), CONFIG, name, value)
+        return item
+
+    def secrets(
+        self, source: str, found: Mapping[str, str], kind: Callable[[str], str], refused: str = ""
+    ) -> Iterator[Item]:
+        """Secrets by name; they come over only when the person asked for it, and not when they are `refused`."""
+        if not refused and not self._report.choices.migrate_secrets:
+            refused = "secrets come over only with --migrate-secrets"
+        try:
+            there = read_secrets(self._home)
+        except HermesError as error:
+            yield Item(kind="secrets", source=source, status=ERROR, reason=str(error))
+            return
+        for name, given in found.items():
+            destination = f"{self._home.join(SECRETS)}: {name}"
+            item = Item(kind=kind(name), source=source, destination=destination, reason=refused, sensitive=True)
+            if there.get(name) == given and not refused:
+                item.reason = "it is there already"
+            elif name in there and not self._overwrite and not refused:
+                item.status, item.reason = CONFLICT, "another value is there"
+            elif not refused:
+                item.status, item.act = MIGRATED, partial(self._save_secret, name, given)
+            yield item
+
+    def _save_secret(self, name: str, given: str, copy: HomeCopy) -> None:
+        save_secret(copy.home_of(self._home), name, given)
 
     def text(self, kind: str, source: str, text: str, destination: str) -> Item:
         """A text that enters prompts: judged first; one that is refused goes to the archive instead."""
@@ -191,7 +281,7 @@ class FilePlanner:
         elif not os.path.isdir(os.path.dirname(path)):
             item.status, item.reason = ERROR, f"there is no folder {os.path.dirname(path)}; make it first"
         else:
-            replace = partial(_replace_outside, path, text.encode(), there, self._program)
+            replace = partial(_replace_outside, path, text.encode(), there, self._report.program)
             item.status, item.act = MIGRATED, lambda copy: copy.after.append(replace)
         return item
 
@@ -213,8 +303,9 @@ class FilePlanner:
         item.act = lambda copy: copy.write(data, item.destination)
         return item
 
-    def skill(self, kind: str, folder: str, category: str, name: str, conflict: str) -> Item:
-        item = Item(kind=kind, source=folder)
+    def skill(self, kind: str, folder: str, category: str, name: str) -> Item:
+        """A skill; `choices.skill_conflict` says what happens when another one has its name."""
+        item, conflict = Item(kind=kind, source=folder), self._report.choices.skill_conflict
         try:
             files = {inside: read_bytes(path, _LARGEST) for inside, path in files_below(folder)}
             plain = check_name(name.lower().replace(" ", "-"))
@@ -353,20 +444,17 @@ class Merge:
         }
 
 
-def plan_merge(
+def _plan_merge(
     store: MemoryStore,
     target: str,
     given: Iterable[str],
     *,
     source: str,
-    taken: Iterable[str] = (),
-    origins: Mapping[str, str] | None = None,
+    coming: Iterable[str],
+    origins: Mapping[str, str],
 ) -> Merge:
-    """Sorts the entries into new, known, too much and refused; changes nothing. `taken` come in before them.
-
-    `origins` is what the place they come from knows about them: text from outside stays that.
-    """
-    live = [*store.entries(target), *taken]
+    """Sorts the entries into new, known, too many and refused; changes nothing. `coming` are added before them."""
+    live = [*store.entries(target), *coming]
     known = {_key(entry) for entry in (*live, *(each.entry for each in store.archived(target)))}
     merge = Merge(target=target, source=source, limit=store.limit(target), existing=len(store.entries(target)))
     cause = _cause(source)
@@ -382,7 +470,7 @@ def plan_merge(
         try:
             entry = text.clean(entry)
             screen_write(entry, cause)
-            if (origin := (origins or {}).get(raw)) in UNTRUSTED:
+            if (origin := origins.get(raw)) in UNTRUSTED:
                 merge.origins[entry[:_LONGEST_ARCHIVED]] = str(origin)
         except WriteRefused as refusal:
             # Masked: it may have been refused for the secret in it.
@@ -396,7 +484,7 @@ def plan_merge(
     return merge
 
 
-def apply_merge(store: MemoryStore, merge: Merge) -> Written | None:
+def _apply_merge(store: MemoryStore, merge: Merge) -> Written | None:
     """One change of the file for all that has one origin, which is "import" unless it came from outside before.
 
     None when nothing was to do.
@@ -439,14 +527,13 @@ def _key(entry: str) -> str:
 _KEPT_BACKUPS = 5
 
 
-def carry_out(
-    home: Home, report: Report, *, program: str, overwrite: bool, backup: bool, enable: bool = False
-) -> Report:
+def carry_out(home: Home, report: Report) -> Report:
     """Applies every item to a copy of the home, which then takes its place.
 
-    What comes along and could act is disabled, unless the person agrees to it (`enable`).
+    Settings and plug-ins that could run or connect are disabled, unless the person agreed to them (`enable`).
     """
-    if report.conflicts() and not overwrite:
+    choices = report.choices
+    if report.conflicts() and not choices.overwrite:
         names = ", ".join(sorted({item.kind for item in report.conflicts()}))
         raise StorageError(
             f"some things are there already and differ ({names}); nothing was changed. "
@@ -455,35 +542,19 @@ def carry_out(
     if not report.has_work():
         return report
     report.mode = "execute"
-    backup = backup and not is_empty(home.path)
     with HomeCopy(home.path) as copy:
-        if backup:
+        if choices.backup and not is_empty(home.path):
             report.options["backup"] = home.join(BACKUPS, new_name())
-            create_backup(home.path, copy.inside(report.options["backup"]), why=f"before {program} migration")
+            create_backup(home.path, copy.inside(report.options["backup"]), why=f"before {report.program} migration")
             prune_backups(copy.path, _KEPT_BACKUPS)
         for item in sorted(report.items, key=lambda item: item.last):
             if item.act is not None:
                 item.act(copy)
-        report.disabled = [] if enable else disable(copy.path, home.path)
+        report.disabled = [] if choices.enable else disable(copy.path, home.path)
         copy.write((json.dumps(report.as_json(), indent=2) + "\n").encode(), report.output_dir, "report.json")
         copy.write(report.markdown().encode("utf-8", "replace"), report.output_dir, "summary.md")
         copy.swap()
     return report
-
-
-def memory_item(kind: str, path: str, merge: Merge, home: Home, opened: Callable[[Home], MemoryStore]) -> Item:
-    """The item of a merge into curated memory; `opened` gives the store of the home and that of its copy."""
-    destination = opened(home).path(merge.target)
-    item = Item(kind=kind, source=path, destination=destination, details=merge.details(), last=True)
-    if not merge.changes:
-        item.reason = "every entry is there already" if not merge.refused else "nothing new may be stored"
-        return item
-
-    item.status = MIGRATED
-    item.act = lambda copy: change_memory(
-        copy, opened(copy.home_of(home)), merge.target, lambda store: apply_merge(store, merge)
-    )
-    return item
 
 
 def change_memory(copy: HomeCopy, store: MemoryStore, target: str, change: Callable[[MemoryStore], object]) -> None:
@@ -492,39 +563,3 @@ def change_memory(copy: HomeCopy, store: MemoryStore, target: str, change: Calla
         change(store)
     else:
         copy.after.append(partial(change, store))
-
-
-def decide_setting(
-    item: Item, home: Home, setting: tuple[str, Any], here: Settings, *, overwrite: bool, same: Any = None
-) -> Item:
-    """Decides what becomes of a setting, given as name and value; `same` is what an earlier run may have made of it."""
-    name, value = setting
-    item.destination = f"{home.join(CONFIG)}: {name}"
-    if os.path.islink(home.join(CONFIG)):
-        item.reason = f"{CONFIG} is a link; set it yourself where it leads"
-    elif disabled_setting(home, name) == value:
-        item.reason = "it came along before and is disabled; `hermes config enable` enables it"
-    elif here.origin(name) != "default" and here.get(name) == value:
-        item.reason = "it is set like this already"
-    elif here.origin(name) != "default" and not overwrite and (same is None or here.get(name) != same):
-        item.status, item.reason = CONFLICT, "it is set to something else here"
-    else:
-        item.status, item.act = MIGRATED, lambda copy: place_value(copy.home_of(home), CONFIG, name, value)
-    return item
-
-
-def decide_secret(
-    item: Item, home: Home, secret: tuple[str, str], there: Mapping[str, str], *, wanted: bool, overwrite: bool
-) -> Item:
-    """Decides what becomes of a secret, given as name and text; `there` are those of the home."""
-    name, text = secret
-    item.destination, item.sensitive = f"{home.join(SECRETS)}: {name}", True
-    if not wanted:
-        item.reason = "secrets come over only with --migrate-secrets"
-    elif there.get(name) == text:
-        item.reason = "it is there already"
-    elif name in there and not overwrite:
-        item.status, item.reason = CONFLICT, "another value is there"
-    else:
-        item.status, item.act = MIGRATED, lambda copy: save_secret(copy.home_of(home), name, text)
-    return item

@@ -13,7 +13,7 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.portability.archive import ENCRYPTED, ArchiveReader, Key, Lock
 from hermes.portability.exchange import enable
-from hermes.portability.hermes_agent import Adopting, Adoption
+from hermes.portability.hermes_agent import Adoption
 from hermes.portability.home import (
     Selection,
     create_backup,
@@ -28,45 +28,43 @@ from hermes.portability.home import (
 )
 from hermes.portability.merge import MergeExport
 from hermes.portability.move import at_hand
-from hermes.portability.openclaw import Migration, Options, is_running, left_in, plan_cleanup
+from hermes.portability.openclaw import Migration, is_running, left_in, plan_cleanup
+from hermes.portability.plan import Options
+from hermes.portability.plan import carry_out as apply
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE, named_project
 from hermes.storage.local.database import HERMES_AGENT as PROGRAM
 from hermes.storage.local.database import foreign_program
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    from hermes.portability.plan import Report
-
-    class Planned(Protocol):
-        """A migration that was planned: `apply` carries the plan out, all of it or nothing."""
-
-        def apply(self, report: Report) -> Report: ...
-
     from hermes.portability.home import Backup, Exported, Restored
+    from hermes.portability.plan import Report
 
 
 def claw_migrate(given: ui.Given, context: ui.Context) -> int:
-    migration = Migration(
-        context.home,
-        Options(
-            source=given.source,
-            preset=given.preset,
-            overwrite=given.overwrite,
-            migrate_secrets=given.migrate_secrets,
-            workspace_target=given.workspace_target,
-            skill_conflict=given.skill_conflict,
-            backup=not given.no_backup,
-            enable=given.enable,
-        ),
+    options = _options(
+        given,
+        source=given.source,
+        preset=given.preset,
+        workspace_target=given.workspace_target,
+        skill_conflict=given.skill_conflict,
     )
-    return carry_out(given, migration, migration.plan())
+    return carry_out(given, context, Migration(context.home, options).plan())
 
 
-def carry_out(given: ui.Given, migration: Planned, report: Report) -> int:
+def _options(given: ui.Given, **more: Any) -> Options:
+    return Options(
+        overwrite=given.overwrite,
+        migrate_secrets=getattr(given, "migrate_secrets", False),
+        backup=not given.no_backup,
+        enable=given.enable,
+        **more,
+    )
+
+
+def carry_out(given: ui.Given, context: ui.Context, report: Report) -> int:
     """The preview, a question, the work and the report; what is not confirmed is not done."""
-    blocked = bool(report.conflicts()) and not getattr(given, "overwrite", False)
+    blocked = bool(report.conflicts()) and not report.choices.overwrite
     at_once = given.yes and report.has_work() and not blocked and not given.dry_run
     if not given.json and not at_once:
         ui.line(ui.visible(report.markdown()))
@@ -74,7 +72,7 @@ def carry_out(given: ui.Given, migration: Planned, report: Report) -> int:
         return _end(given, report, "" if given.dry_run else "there is nothing to do; nothing was changed")
     if not blocked and not given.yes and not ui.confirmed("carry this out?"):
         return _end(given, report, "nothing was changed; --yes carries it out", code=ui.REFUSED)
-    done = migration.apply(report)
+    done = apply(context.home, report)
     if not given.json and at_once:
         ui.line(ui.visible(done.markdown()))
     backup = f"; the home as it was is in {done.options['backup']}" if done.options.get("backup") else ""
@@ -121,16 +119,10 @@ def claw_cleanup(given: ui.Given, _context: ui.Context) -> None:
 
 def _adopt(given: ui.Given, context: ui.Context) -> int:
     progress = ui.Progress("importing", None, unit=" messages")
-    options = Adopting(
-        source=given.path or _old_home(context),
-        overwrite=given.overwrite,
-        migrate_secrets=given.migrate_secrets,
-        backup=not given.no_backup,
-        enable=given.enable,
-    )
+    options = _options(given, source=given.path or _old_home(context))
     adoption = Adoption(context.home, options, lambda _stage, done, _total: progress.update(done))
     try:
-        return carry_out(given, adoption, adoption.plan())
+        return carry_out(given, context, adoption.plan())
     finally:
         progress.close()
 
@@ -221,8 +213,7 @@ def run_import(given: ui.Given, context: ui.Context) -> int:
         )
     if given.merge:
         with ArchiveReader.open(given.source, _key(given)) as reader:
-            work = MergeExport(context.home, reader, overwrite=given.overwrite, backup=not given.no_backup)
-            return carry_out(given, work, work.plan())
+            return carry_out(given, context, MergeExport(context.home, reader, _options(given)).plan())
     progress = ui.Progress("importing", None, unit=" records")
     done = import_home(
         given.source,

@@ -14,7 +14,7 @@ from hermes.cli.memory.entries import BY_HAND, in_words, open_store, report
 from hermes.memory.approval import Approvals
 from hermes.memory.store import TARGETS, usage
 from hermes.operations.checks import examine
-from hermes.portability.notes import MemoryImport
+from hermes.portability.notes import plan_memory
 from hermes.safety.scanner import scan_entries
 from hermes.session.approvals import PendingWrites, origins
 from hermes.session.external import chosen_providers
@@ -215,7 +215,6 @@ def memory_scan(given: ui.Given, context: ui.Context) -> int:
 
 def memory_import(given: ui.Given, context: ui.Context) -> int:
     project = named_project(given.project) if given.project else ""
-    work = MemoryImport(context.home, given.source, given.format, given.target, project)
-    report = work.plan()
-    code = carry_out(given, work, report)
+    report = plan_memory(context.home, given.source, given.format, given.target, project)
+    code = carry_out(given, context, report)
     return code or (ui.REFUSED if report.warnings else code)
