@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import stat
+import tempfile
 import time
 import zipfile
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ import apsw
 from hermes.base.errors import DamagedFile, ExtraMissing, NotFound, SettingsError, StorageError, UnsafePath, command
 from hermes.storage.files import MIGRATION_FOLDER as MIGRATING
 from hermes.storage.files import PRIVATE_FILE, explain, explained, make_private_folders
+from hermes.storage.local.repair.salvage import open_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -142,7 +144,7 @@ class Contents:
 
     def __init__(self, about: dict[str, Any]) -> None:
         self.about = about
-        self.entries: list[Entry] = []
+        self.entries: dict[str, Entry] = {}
 
     def add(self, path: str, pieces: Iterable[bytes], *, kind: str = "file", executable: bool = False) -> None:
         digest, size = hashlib.sha256(), 0
@@ -150,7 +152,7 @@ class Contents:
             self._write(piece)
             digest.update(piece)
             size += len(piece)
-        self.entries.append(Entry(path=path, kind=kind, bytes=size, sha256=digest.hexdigest(), executable=executable))
+        self.entries[path] = Entry(path=path, kind=kind, bytes=size, sha256=digest.hexdigest(), executable=executable)
 
     def _write(self, piece: bytes) -> None:
         del piece
@@ -211,7 +213,7 @@ class ArchiveWriter(Contents):
             remove_tree(self._part)
 
     def _complete(self) -> None:
-        about = {**self.about, "files": [_as_json(entry) for entry in sorted(self.entries, key=lambda e: e.path)]}
+        about = {**self.about, "files": [_as_json(entry) for _, entry in sorted(self.entries.items())]}
         with self._opened(MANIFEST, executable=False) as file:
             file.write((json.dumps(about, ensure_ascii=False, indent=1) + "\n").encode())
         try:
@@ -444,13 +446,7 @@ def create_inside(root: str, path: str, mode: int) -> Iterator[IO[bytes]]:
 @contextlib.contextmanager
 def open_inside(root: str, path: str) -> Iterator[IO[bytes]]:
     """A regular file below `root`; no link on the way is followed."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-    with (
-        _folder_of(root, path, "read") as (folder, name),
-        os.fdopen(os.open(name, flags, dir_fd=folder), "rb") as file,
-    ):
-        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-            raise UnsafePath(f"{os.path.join(root, path)} is not a regular file")
+    with _folder_of(root, path, "read") as (folder, name), open_regular(name, folder) as file:
         yield file
 
 
@@ -514,62 +510,76 @@ def _sync(folder: str) -> None:
 
 
 LARGEST_FILE = 4 << 20
+DATABASE_FILES = ("", "-wal", "-journal")
 _MOST_BELOW = 20_000
-_LOGS = ("-wal", "-journal")
 _TRIES = 5
 _PAUSE = 0.2
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+Stamp = tuple[int, ...]
+
+
+@contextlib.contextmanager
+def open_regular(path: str, folder: int | None = None) -> Iterator[IO[bytes]]:
+    """A regular file, open for reading; a link is not followed, and a pipe or device is refused."""
+    with os.fdopen(os.open(path, _READ, dir_fd=folder), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise UnsafePath(f"{path} is not a regular file; move it away and try again")
+        yield file
+
+
+def stamp(path: str) -> Stamp:
+    """Tells two versions of a file apart; of a folder it says only that it is one."""
+    try:
+        status = os.lstat(path)
+    except FileNotFoundError:
+        return ()
+    return (0,) if stat.S_ISDIR(status.st_mode) else (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def database_stamps(path: str) -> list[Stamp]:
+    return [stamp(path + suffix) for suffix in DATABASE_FILES]
+
+
+@contextlib.contextmanager
+def opened_unchanged(path: str) -> Iterator[apsw.Connection]:
+    """A database of another program with what is in its log; its files and their times stay as they are."""
+    with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
+        connection = open_unchanged(merged(path, place))
+        if connection is None:
+            raise DamagedFile(
+                f"{path} cannot be read as a database; copy it anew, or repair it with the program that wrote it"
+            )
+        try:
+            yield connection
+        finally:
+            connection.close()
 
 
 def merged(path: str, place: str) -> str:
-    """The path itself, or a private copy in the folder `place` with the log laid over it when there is one."""
-    if not any(os.path.lexists(path + suffix) for suffix in _LOGS):
+    """The path itself, or, when the database has a log, a copy in the folder `place` that contains the log."""
+    if not any(os.path.lexists(path + suffix) for suffix in DATABASE_FILES[1:]):
         return path
     copy = os.path.join(place, "merged.db")
     for _ in range(_TRIES):
-        before = _state(path)
-        for suffix in ("", *_LOGS):
+        before = database_stamps(path)
+        for suffix in DATABASE_FILES:
             _copy_whole(path + suffix, copy + suffix)
-        if _state(path) == before:
+        if database_stamps(path) == before:  # else the copy may hold parts of two moments
             _lay_over(path, copy)
             return copy
         time.sleep(_PAUSE)
     raise StorageError(f"{path} is being written all the time; end the program that has it open and try again")
 
 
-def _state(path: str) -> list[tuple[int, int, int] | None]:
-    """Enough to notice that somebody has written meanwhile: pieces of two moments would fit nowhere."""
-    found: list[tuple[int, int, int] | None] = []
-    for suffix in ("", *_LOGS):
-        try:
-            status = os.lstat(path + suffix)
-        except FileNotFoundError:
-            found.append(None)
-        else:
-            found.append((status.st_size, status.st_mtime_ns, status.st_ino))
-    return found
-
-
 def _copy_whole(path: str, to: str) -> None:
     try:
-        source = os.open(path, _READ)
+        with open_regular(path) as source, open(to, "wb") as target:
+            shutil.copyfileobj(source, target, _PIECE)
     except FileNotFoundError:
-        if os.path.lexists(to):
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(to)  # of an earlier try
-        return
-    except OSError as error:
-        raise explain("read", path, error) from error
-    try:
-        if not stat.S_ISREG(os.fstat(source).st_mode):
-            raise UnsafePath(f"{path} is not a regular file; move it away and try again")
-        target = os.open(to, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, PRIVATE_FILE)
-        with os.fdopen(target, "wb") as file:
-            while piece := os.read(source, _PIECE):
-                file.write(piece)
     except OSError as error:
         raise explain("copy", path, error) from error
-    finally:
-        os.close(source)
 
 
 def _lay_over(path: str, copy: str) -> None:
@@ -593,18 +603,15 @@ def read_text(path: str) -> str:
 
 def read_bytes(path: str, at_most: int = LARGEST_FILE) -> bytes:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                raise StorageError(f"{path} is not a regular file; it stays where it is")
-            if status.st_size > at_most:
-                raise StorageError(f"{path} has {status.st_size:,} bytes, more than {at_most:,}; it stays where it is")
-            return file.read(at_most + 1)
+        with open_regular(path) as file:
+            data = file.read(at_most + 1)
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StorageError(f"{path} is not read: {error.strerror or error}; it stays where it is") from error
+        raise StorageError(f"{path} cannot be read: {error.strerror or error}; it stays where it is") from error
+    if len(data) > at_most:
+        raise StorageError(f"{path} has more than {at_most:,} bytes; it stays where it is")
+    return data
 
 
 def files_below(folder: str) -> Iterator[tuple[str, str]]:

@@ -24,7 +24,14 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import LockTimeout, SettingsError, StorageError, UnsafePath
-from hermes.portability.archive import files_below, read_bytes, remove_tree
+from hermes.portability.archive import (
+    DATABASE_FILES,
+    database_stamps,
+    files_below,
+    read_bytes,
+    remove_tree,
+    stamp,
+)
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import FILE as CONFIG
 from hermes.settings.config import check_text
@@ -40,7 +47,7 @@ from hermes.storage.locks import FileLock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    Stamp = tuple[int, ...]
+    from hermes.portability.archive import Stamp
 
 
 _BUILDING = ".arriving-"
@@ -49,7 +56,6 @@ _LOCK_TIMEOUT = 10
 _NOT_MISSED = frozenset(("cache", "logs", _BACKUPS))
 _HISTORY = history_name("")
 _LOCKS = (".lock", ".lock.queue")
-_DATABASE_FILES = ("", "-wal", "-journal")
 
 
 class NewHome:
@@ -212,7 +218,7 @@ class HomeCopy(NewHome):
     def reserve(self, path: str) -> None:
         """From here on the database must not change in the home, or the copy will not take its place."""
         with alone(path):
-            self._databases[path] = _database_stamps(path)
+            self._databases[path] = database_stamps(path)
 
     def own_database(self, path: str) -> str:
         """The path in the copy of a database that can be written, with all that the real one holds."""
@@ -220,18 +226,18 @@ class HomeCopy(NewHome):
         if not os.path.exists(path) or path in self._databases:
             return copy
         with alone(path):
-            self._databases[path] = _database_stamps(path)
-            needed = sum(os.path.getsize(path + suffix) for suffix in _DATABASE_FILES if os.path.exists(path + suffix))
+            self._databases[path] = database_stamps(path)
+            needed = sum(os.path.getsize(path + suffix) for suffix in DATABASE_FILES if os.path.exists(path + suffix))
             free = shutil.disk_usage(self._parent).free
             if needed > free:
                 raise StorageError(
                     f"a copy of {path} needs {needed >> 20:,} MiB and {free >> 20:,} MiB are free; "
                     "nothing was changed; make room and try again"
                 )
-            for suffix in (*_DATABASE_FILES, "-shm"):
+            for suffix in (*DATABASE_FILES, "-shm"):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(copy + suffix)
-            for suffix in _DATABASE_FILES:
+            for suffix in DATABASE_FILES:
                 if os.path.exists(path + suffix):
                     shutil.copy2(path + suffix, copy + suffix, follow_symlinks=False)
         return copy
@@ -250,7 +256,7 @@ class HomeCopy(NewHome):
                     held.enter_context(FileLock(folder, f"{name}.lock", timeout=_LOCK_TIMEOUT))
             for path, before in self._databases.items():
                 held.enter_context(alone(path))
-                if _database_stamps(path) != before:
+                if database_stamps(path) != before:
                     raise _changed(path)
             self._take_changes()
             for place, _, _ in os.walk(self.path):
@@ -286,7 +292,7 @@ class HomeCopy(NewHome):
             return  # somebody has just finished with it
         except OSError as error:
             raise explain("copy", real, error) from error
-        self._taken[path] = (_stamp(real), _stamp(copy))
+        self._taken[path] = (stamp(real), stamp(copy))
 
     def _link(self, real: str, copy: str) -> None:
         try:
@@ -302,10 +308,10 @@ class HomeCopy(NewHome):
     def _take_changes(self) -> None:
         """Takes over what others changed since; refuses what the migration has changed too."""
         there = [path for path in _files(self.home) if not path.endswith(_LOCKS)]
-        databases = {path + suffix for path in self._databases for suffix in (*_DATABASE_FILES, "-shm")}
+        databases = {path + suffix for path in self._databases for suffix in (*DATABASE_FILES, "-shm")}
         for path in (*there, *(self._taken.keys() - set(there))):
             real, copy = os.path.join(self.home, path), os.path.join(self.path, path)
-            before, now = self._taken.get(path, ((), ())), (_stamp(real), _stamp(copy))
+            before, now = self._taken.get(path, ((), ())), (stamp(real), stamp(copy))
             if now[0] in (before[0], now[1]) or real in databases:
                 continue
             if now[1] != before[1]:
@@ -347,21 +353,6 @@ def _files(home: str) -> Iterator[str]:
             folders[:] = [name for name in folders if name != MIGRATION_FOLDER]
         for name in (*folders, *names):
             yield os.path.relpath(os.path.join(place, name), home)
-
-
-def _stamp(path: str) -> Stamp:
-    """What tells two versions of a file apart; of a folder only that it is one."""
-    try:
-        status = os.lstat(path)
-    except FileNotFoundError:
-        return ()
-    if os.path.isdir(path) and not os.path.islink(path):
-        return (0,)
-    return status.st_ino, status.st_size, status.st_mtime_ns
-
-
-def _database_stamps(path: str) -> list[Stamp]:
-    return [_stamp(path + suffix) for suffix in _DATABASE_FILES]
 
 
 def _changed(path: str) -> StorageError:

@@ -11,19 +11,18 @@ import contextlib
 import itertools
 import json
 import os
-import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError, StorageError
+from hermes.base.errors import HermesError, NotFound, SettingsError, StorageError
 from hermes.conversations.database import SessionDB
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.retrieval import as_imported
 from hermes.memory.entries import Cause, parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
-from hermes.portability.archive import files_below, merged, read_bytes, read_text
+from hermes.portability.archive import files_below, opened_unchanged, read_bytes, read_text
 from hermes.portability.plan import ARCHIVED, ERROR, MIGRATED, SKIPPED, Item, Planner, change_memory, new_report
 from hermes.settings.config import Settings, check_text
 from hermes.settings.environment import FILE as SECRETS
@@ -32,9 +31,8 @@ from hermes.settings.home import DATABASE, PROFILES, Home, profile_path
 from hermes.settings.yaml_file import keep_known
 from hermes.storage.files import keep_private, readable_by_others
 from hermes.storage.local.damage import mended
-from hermes.storage.local.database import HERMES_AGENT, all_rows, foreign_program
+from hermes.storage.local.database import HERMES_AGENT, all_rows, foreign_program, program_of
 from hermes.storage.local.repair.check import SIDE_FILES
-from hermes.storage.local.repair.salvage import open_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,20 +85,13 @@ class HermesAgentFile:
     @classmethod
     @contextlib.contextmanager
     def open(cls, path: str) -> Iterator[HermesAgentFile]:
-        """The file as it stands, its log included; the file, its log and their times stay as they are."""
+        """The file with its log; neither is changed."""
         if not os.path.isfile(path):
             raise NotFound(f"{path} does not exist")
-        with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
-            readable = merged(path, place)
-            if foreign_program(readable) != HERMES_AGENT:
+        with opened_unchanged(path) as connection:
+            if program_of(connection) != HERMES_AGENT:
                 raise StorageError(f"{path} is not a database of hermes-agent: it has no tables sessions and messages")
-            connection = open_unchanged(readable)
-            if connection is None:
-                raise DamagedFile(f"{path} cannot be read; repair it with hermes-agent's own command first")
-            try:
-                yield cls(connection)
-            finally:
-                connection.close()
+            yield cls(connection)
 
     def sessions(self) -> list[ForeignSession]:
         """Parents before children, otherwise in the order in which they were last used."""

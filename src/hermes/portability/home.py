@@ -8,7 +8,6 @@ home, checked after it is written.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import stat
@@ -23,7 +22,15 @@ from hermes.base.errors import DamagedFile, HermesError, LockTimeout, NotFound, 
 from hermes.base.text import change_texts
 from hermes.conversations.receipts import KEY_FILE, ReceiptKeys, vouched, vouched_prompt
 from hermes.memory.file import FILES, PROJECTS
-from hermes.portability.archive import ENCRYPTED, ArchiveReader, ArchiveWriter, Contents, is_encrypted, remove_tree
+from hermes.portability.archive import (
+    ENCRYPTED,
+    ArchiveReader,
+    ArchiveWriter,
+    Contents,
+    is_encrypted,
+    open_regular,
+    remove_tree,
+)
 from hermes.portability.conversations_export import packaged_text, reading_copies
 from hermes.portability.exchange import NewHome, disable, is_empty
 from hermes.providers.starting import in_passing, open_provider
@@ -33,7 +40,7 @@ from hermes.settings.config import load_settings
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.storage.documents import LocalDocuments
-from hermes.storage.files import MIGRATION_FOLDER, Folder, explain, is_running
+from hermes.storage.files import MIGRATION_FOLDER, Folder, explain, explained, is_running
 from hermes.storage.images import IMAGES, is_stored_name
 from hermes.storage.local.database import foreign_program, open_to_read
 from hermes.storage.local.dump import Dump, Load
@@ -225,13 +232,9 @@ def _source(path: str) -> apsw.Connection:
 
 
 def _read(path: str) -> Iterator[bytes]:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
-            while piece := file.read(_PIECE):
-                yield piece
-    except OSError as error:
-        raise explain("read", path, error) from error
+    with explained("read", path), open_regular(path) as file:
+        while piece := file.read(_PIECE):
+            yield piece
 
 
 def _kind(path: str, name: str) -> str:
@@ -439,9 +442,10 @@ LONGEST_LINE = 256 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Restored:
-    """What came in; `kept` is where the home that was there before is, `changed` False when nothing was to do.
+    """What an import or a restore brought.
 
-    `disabled` is what could act and waits for the person to agree.
+    `kept` is where the home that was there before is, `disabled` what waits until the person enables it, `beside` what
+    providers had kept elsewhere, in words. `changed` is False when the home held exactly this already.
     """
 
     files: int = 0
@@ -451,7 +455,21 @@ class Restored:
     left_out: int = 0
     kept: str | None = None
     changed: bool = True
+    beside: list[str] = field(default_factory=list)
     disabled: list[str] = field(default_factory=list)
+
+
+def _rebuild(home: str, fill: Callable[[str], Restored], *, enable: bool) -> Restored:
+    """Has a new home built beside the old one, then puts it in place in one step.
+
+    Settings and plug-ins that could run or connect are disabled, unless the home in use has the same ones or the person
+    agreed to them (`enable`).
+    """
+    with NewHome(home) as new:
+        done = fill(new.path)
+        done.disabled = [] if enable else disable(new.path, home)
+        done.kept = new.put_in_place()
+    return done
 
 
 def check_format(reader: ArchiveReader) -> None:
@@ -468,43 +486,35 @@ def import_home(
     progress: Callable[[int], None] | None = None,
     key: Key | None = None,
 ) -> Restored:
-    """Builds the home beside its place, checks every byte, and puts it there in one step.
-
-    What it brings that could act is disabled, unless the person agrees to it (`enable`).
-    """
+    """Recreates the exported home, with every byte checked; see `_rebuild`."""
     with ArchiveReader.open(archive, key) as reader:
         check_format(reader)
         if not is_empty(home):
-            if is_same(reader, home):
+            if _is_same(reader, home):
                 return Restored(changed=False)
             if not replace:
                 raise StorageError(
                     f"{home} is not empty; choose another home with --home, add to it with --merge, or put the archive "
                     "in its place with --replace (the old home is kept beside it)"
                 )
-        with NewHome(home) as new:
-            done = unpack(reader, new.path, progress)
-            done.disabled = [] if enable else disable(new.path, home)
-            done.kept = new.put_in_place()
-            return done
+        return _rebuild(home, lambda place: _unpack(reader, place, progress), enable=enable)
 
 
-def is_same(reader: ArchiveReader, home: str) -> bool:
+def _is_same(reader: ArchiveReader, home: str) -> bool:
     """Whether an export of the home would give this archive."""
-    chosen = reader.about.get("selection") or {}
+    if reader.about.get("selection"):
+        return False
     secrets = any(path.endswith("/.env") for path in reader.entries)
     reading = any(entry.kind == "reading" for entry in reader.entries.values())
-    if chosen:
-        return False
     now = Contents({})
     try:
         _Export(home, Selection(secrets=secrets, reading=reading), Exported(out=""), None).write(now)
     except StorageError:
         return False
-    return {entry.path: entry for entry in now.entries} == reader.entries
+    return now.entries == reader.entries
 
 
-def unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] | None = None) -> Restored:
+def _unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] | None = None) -> Restored:
     done = Restored()
     for path, entry in sorted(reader.entries.items()):
         if not path.startswith(f"{HOME}/") or entry.kind not in ("file", "conversations"):
@@ -582,17 +592,6 @@ class Backup:
     left_out: tuple[str, ...] = ()
     provider_paths: tuple[str, ...] = ()
     problem: str = ""
-
-
-@dataclass(slots=True, kw_only=True)
-class RestoredBackup:
-    """What a restore did."""
-
-    files: int = 0
-    kept: str | None = None
-    changed: bool = True
-    beside: list[str] = field(default_factory=list)
-    disabled: list[str] = field(default_factory=list)
 
 
 def create_backup(
@@ -712,46 +711,33 @@ def verify_backup(path: str, key: Key | None = None) -> int:
         return reader.verify()
 
 
-def restore_backup(path: str, home: str, *, enable: bool = False, key: Key | None = None) -> RestoredBackup:
-    """The home as it was, in one step; what stood there is kept beside it. Nothing outside the home is written.
-
-    What it brings that could act is disabled, unless the home in use has it too or the person agrees (`enable`).
-    """
-    path = os.path.abspath(path)
-    with ArchiveReader.open(path, key) as reader:
+def restore_backup(path: str, home: str, *, enable: bool = False, key: Key | None = None) -> Restored:
+    """Recreates the home as it was; see `_rebuild`. Nothing outside the home is written."""
+    with ArchiveReader.open(os.path.abspath(path), key) as reader:
         about = _checked(reader)
         if not is_empty(home) and _is_same_backup(reader, home):
-            return RestoredBackup(changed=False)
-        done = RestoredBackup()
-        with NewHome(home) as new:
-            for name in sorted(reader.entries):
-                inside = name.removeprefix(f"{HOME}/") if name.startswith(f"{HOME}/") else f"restored/{name}"
-                reader.unpack(name, new.path, inside)
-                done.files += 1
-            done.disabled = [] if enable else disable(new.path, home)
-            done.kept = new.put_in_place()
-        for number, original in enumerate(about.get("provider_paths") or ()):
-            place = os.path.join(home, "restored", ELSEWHERE, str(number))
-            if os.path.isdir(place):
-                done.beside.append(f"{place} holds what was at {original}; copy it there yourself")
+            return Restored(changed=False)
+        done = _rebuild(home, lambda place: _unpack_backup(reader, place), enable=enable)
+    for number, original in enumerate(about.get("provider_paths") or ()):
+        place = os.path.join(home, "restored", ELSEWHERE, str(number))
+        if os.path.isdir(place):
+            done.beside.append(f"{place} holds what was at {original}; copy it there yourself")
     return done
 
 
+def _unpack_backup(reader: ArchiveReader, place: str) -> Restored:
+    for name in reader.entries:
+        inside = name.removeprefix(f"{HOME}/") if name.startswith(f"{HOME}/") else f"restored/{name}"
+        reader.unpack(name, place, inside)
+    return Restored(files=len(reader.entries))
+
+
 def _is_same_backup(reader: ArchiveReader, home: str) -> bool:
-    files = HomeFiles(home)
-    wanted = {name.removeprefix(f"{HOME}/"): e for name, e in reader.entries.items() if name.startswith(f"{HOME}/")}
+    files, now = HomeFiles(home), Contents({})
     for file in files:
-        if file.path.startswith("restored/"):
-            continue
-        entry = wanted.pop(file.path, None)
-        if entry is None:
-            return False
-        digest = hashlib.sha256()
-        for piece in files.pieces(file):
-            digest.update(piece)
-        if digest.hexdigest() != entry.sha256:
-            return False
-    return not wanted
+        if not file.path.startswith("restored/"):
+            now.add(f"{HOME}/{file.path}", files.pieces(file), kind=file.kind, executable=file.executable)
+    return now.entries == {path: entry for path, entry in reader.entries.items() if path.startswith(f"{HOME}/")}
 
 
 def _checked(reader: ArchiveReader) -> dict[str, Any]:

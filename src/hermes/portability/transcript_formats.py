@@ -11,16 +11,14 @@ import itertools
 import json
 import os
 import re
-import tempfile
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile
-from hermes.portability.archive import merged
+from hermes.portability.archive import opened_unchanged
 from hermes.portability.conversations_import import moment_of
 from hermes.storage.local.database import all_rows
-from hermes.storage.local.repair.salvage import open_unchanged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -588,16 +586,10 @@ def _codex_messages(path: str, told: Told, on_bytes: Callable[[int], None] | Non
 def agents_sdk(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
     """Tables `agent_sessions` and `agent_messages`."""
     del on_bytes
-    with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
-        connection = open_unchanged(merged(path, place))
-        if connection is None:
-            raise DamagedFile(f"{path} cannot be read as a database; copy it anew from where it came")
-        try:
-            for name, started in all_rows(connection, _SESSIONS):
-                said = partial(_agents_sdk_messages, connection, name, told)
-                yield Conversation(id=str(name), fields={"started_at": _as_utc(started)}, messages=said)
-        finally:
-            connection.close()
+    with opened_unchanged(path) as connection:
+        for name, started in all_rows(connection, _SESSIONS):
+            said = partial(_agents_sdk_messages, connection, name, told)
+            yield Conversation(id=str(name), fields={"started_at": _as_utc(started)}, messages=said)
 
 
 def _agents_sdk_messages(connection: apsw.Connection, session: Any, told: Told) -> Iterator[dict[str, Any]]:
