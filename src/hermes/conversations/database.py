@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
     from hermes.conversations.search.results import SearchResults
     from hermes.conversations.search.semantic import Find
-    from hermes.storage.ports import Conversations, Durability, Images
+    from hermes.storage.conversations import Conversations
+    from hermes.storage.images import Images
+    from hermes.storage.ports import Durability
     from hermes.storage.records import Session, StoredMessage
 
 _REPAIR = "run `hermes sessions repair`; it keeps the original file"

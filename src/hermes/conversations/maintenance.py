@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hermes.conversations.database import SessionDB
-    from hermes.storage.ports import Conversations, Use
+    from hermes.storage.conversations import Conversations
+    from hermes.storage.ports import Use
     from hermes.storage.records import Session
 
 _UNKNOWN = float("inf")

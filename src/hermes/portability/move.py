@@ -32,7 +32,8 @@ from hermes.storage.images import IMAGES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from hermes.storage.ports import Conversations, DocumentFolder, Documents
+    from hermes.storage.conversations import Conversations
+    from hermes.storage.ports import DocumentFolder, Documents
 
 _IMAGES_AT_ONCE = 16
 _LARGEST_IMAGE = 1 << 30

@@ -8,7 +8,8 @@ from hermes.storage.local.conversations import LocalConversations
 from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
-    from hermes.storage.ports import Conversations, Durability
+    from hermes.storage.conversations import Conversations
+    from hermes.storage.ports import Durability
 
 
 def open_conversations(

@@ -1,8 +1,7 @@
-"""What Hermes asks of a storage engine, one person at a time.
+"""What Hermes asks of a storage engine beside `storage/conversations`: index, vectors, moves, and documents.
 
-Nothing above `storage` opens a path or a connection that holds a person's data. The local engine (`storage/local`)
-keeps conversations in SQLite. Whoever holds a port holds one person: no method takes a person, so none can reach
-another one.
+Nothing above `storage` opens a path or a connection that holds a person's data. Whoever holds a port holds one person:
+no method takes a person, so none can reach another one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from hermes.storage.files import Fingerprint, Identity, OldVersion, ReadSoFar, Seen
-    from hermes.storage.records import Created, Row, Session, StoredMessage
+    from hermes.storage.records import Row
 
 Durability = Literal["turn", "message"]
 OPTIONAL_WAIT = 0.25  # seconds, for a write that can be left out, such as bringing the index level before a search
@@ -115,53 +114,6 @@ class Vectors(Protocol):
         """Removes damaged vectors; they are made again."""
 
 
-class Summaries(Protocol):
-    """The summaries of one conversation and of those it branched off from, in whichever session they were made."""
-
-    def nodes(
-        self,
-        session_id: str,
-        *,
-        number: int | None = None,
-        same: tuple[int, str] | None = None,
-        parent: int | None = None,
-    ) -> list[Summary]:
-        """All, or the one of a number, those of a depth and its ids, or the children of one; by number."""
-
-    def add(self, session_id: str, node: Summary, children: Sequence[int]) -> Summary:
-        """Stores a summary and gives it its number."""
-
-
-class Maintenance(Protocol):
-    """Figures about what is stored, and keeping it in shape."""
-
-    def uses(self) -> list[Use]:
-        """Every conversation in order of use."""
-
-    def last_moment(self, now: float) -> float | None:
-        """The newest recorded time that is not in the future."""
-
-    def totals(self) -> dict[str, Any]: ...
-
-    def by_source(self) -> list[dict[str, Any]]: ...
-
-    def by_month(self, months: int) -> list[dict[str, Any]]: ...
-
-    def sizes(self) -> dict[str, int]:
-        """Bytes: of the data, of the log before it, and free for what comes next."""
-
-    def is_in_pieces(self) -> bool:
-        """Whether so much came in at once that merging the index is worth the time."""
-
-    def merge_steps(self) -> Iterator[str]:
-        """Merges the index a little at a time, so that writers get their turn."""
-
-    def checkpoint(self) -> None: ...
-
-    def rewrite(self) -> None:
-        """Gives free space back; others wait meanwhile."""
-
-
 class Blobs(Protocol):
     """Where images are kept, under names made of their bytes."""
 
@@ -173,27 +125,6 @@ class Blobs(Protocol):
     def read(self, name: str, at_most: int) -> bytes | None: ...
 
     def remove(self, names: Sequence[str]) -> None: ...
-
-
-class Images(Protocol):
-    """Images of messages, each kept once under a name made of its bytes."""
-
-    @property
-    def exist(self) -> bool:
-        """Whether there may be some to remove."""
-
-    def put(self, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Stores the images that come with the messages and returns the messages without their bytes."""
-
-    def read(self, entry: Mapping[str, Any]) -> bytes | None:
-        """The bytes of an image; None when it is missing or was altered."""
-
-    def keep_only(self, rows: Iterable[str]) -> int:
-        """Removes every image that no row names; returns how many."""
-
-    @property
-    def blobs(self) -> Blobs:
-        """Their bytes, by name."""
 
 
 class Undo(Protocol):
@@ -234,181 +165,6 @@ class Copies(Protocol):
     def session(self, key: int) -> Whole: ...
 
     def put(self, whole: Whole) -> None: ...
-
-
-class Conversations(Protocol):
-    """Every conversation of one person. What is called inside `transaction` is one; a call alone is one by itself."""
-
-    @property
-    def owner(self) -> str: ...
-
-    @property
-    def images(self) -> Images: ...
-
-    @property
-    def index(self) -> Index: ...
-
-    @property
-    def summaries(self) -> Summaries: ...
-
-    @property
-    def maintenance(self) -> Maintenance: ...
-
-    @property
-    def undo(self) -> Undo: ...
-
-    @property
-    def copies(self) -> Copies: ...
-
-    @property
-    def place(self) -> str:
-        """Where this is, for people: a path, or an address without its password."""
-
-    @property
-    def journal_mode(self) -> str: ...
-
-    @property
-    def only_read(self) -> bool:
-        """Whether nothing can be written, as on a full or read-only disk."""
-
-    @property
-    def damage(self) -> str | None:
-        """What is wrong with it, if anything was seen."""
-
-    @property
-    def in_transaction(self) -> bool: ...
-
-    def is_replaced(self) -> bool:
-        """Whether something else stands there now, so that what is written through this handle would be lost."""
-
-    def mark_damaged(self, seen: str) -> None:
-        """From now on nothing is written: what is broken must not be made worse."""
-
-    def vectors(self) -> Vectors:
-        """Makes room for vectors the first time."""
-
-    def transaction(self, *, synced: bool = True) -> AbstractContextManager[object]:
-        """Everything inside, or nothing; durable when it has ended. Nobody else writes this person's data meanwhile."""
-
-    def reading(self) -> AbstractContextManager[object]:
-        """Several questions in a row, cheaper than each alone."""
-
-    def waiting_at_most(self, seconds: float) -> AbstractContextManager[object]:
-        """Inside, another writer's lock is waited for no longer than that."""
-
-    def sync(self) -> None: ...
-
-    def close(self) -> None: ...
-
-    # --- sessions ----------------------------------------------------------------------------------------------------
-
-    def create(
-        self,
-        *,
-        source: str,
-        title: str | None,
-        started_at: float | None,
-        session_id: str | None,
-        parent: Session | None,
-        kind: str | None,
-        more: Mapping[str, Any],
-    ) -> Created: ...
-
-    def find(self, session_id: str) -> Session | None: ...
-
-    def by_keys(self, keys: Sequence[int]) -> dict[int, Session]: ...
-
-    def resolve(self, name: str) -> Session | None: ...
-
-    def resembling(self, words: str, limit: int) -> list[Session]: ...
-
-    def listing(
-        self, *, limit: int, offset: int, source: str | None, project: str | None, archived: bool, begun: bool
-    ) -> list[Session]: ...
-
-    def lineage(self, session: Session) -> list[Session]: ...
-
-    def tip(self, session: Session) -> Session: ...
-
-    def keys_after(self, key: int, most: int) -> list[int]:
-        """Keys of sessions in the order in which they were made."""
-
-    def details(self, session: Session) -> dict[str, Any]: ...
-
-    def set_details(self, session: Session, prompt: str, details: Mapping[str, Any]) -> None: ...
-
-    def rename(self, session: Session, title: str | None) -> str | None: ...
-
-    def update(self, session: Session, values: Mapping[str, Any]) -> None: ...
-
-    def end(self, session: Session, reason: str, at: float | None = None) -> bool:
-        """Marks the end now, at `at`, unless it ended before; True when it had not."""
-
-    def delete(self, key: int) -> None: ...
-
-    def counts(self) -> dict[str, int]: ...
-
-    # --- messages ----------------------------------------------------------------------------------------------------
-
-    def append(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        """Stores the messages, with their images, and returns their ids in order."""
-
-    def read(
-        self,
-        session: Session,
-        *,
-        low: int = 0,
-        high: int = EVERYTHING,
-        limit: int | None = None,
-        newest: bool = False,
-        rewound: bool = False,
-        spoken: bool = False,
-    ) -> list[StoredMessage]:
-        """The messages of a session with ids in a span; `newest` reads backwards."""
-
-    def rows(self, message_ids: Iterable[int]) -> dict[int, Row]:
-        """Rows by id for the search, which has already seen that they are the person's."""
-
-    def texts(self, message_ids: Sequence[int]) -> list[tuple[int, bytes]]:
-        """All that stands in these messages, as it is stored, in the given order."""
-
-    def session_key(self, message_id: int) -> int | None: ...
-
-    def place_of(self, message_id: int) -> int:
-        """How many messages of its session stand before it; -1 when there is no such message."""
-
-    def first_message(self, session: int) -> int | None: ...
-
-    def spans(self, low: int, high: int, most: int) -> list[tuple[int, int, int]]:
-        """(first, last, session) of the blocks of ids between two ids, in order."""
-
-    def count_before(self, session: Session, message_id: int) -> int: ...
-
-    def holds_compacted(self, session: Session) -> bool: ...
-
-    def holds_pointers(self, session: Session) -> bool: ...
-
-    def set_state(self, session: Session, message_ids: Iterable[int], state: int) -> None:
-        """What is compacted may still be taken back; what was taken back stays so."""
-
-    def remove_unused_images(self) -> int: ...
-
-    def start_ids_at(self, message_id: int) -> None: ...
-
-    def has_others(self) -> bool:
-        """Whether the same place holds conversations of other people."""
-
-    # --- small values ------------------------------------------------------------------------------------------------
-
-    def get_meta(self, key: str) -> Any: ...
-
-    def set_meta(self, key: str, value: str | float | bytes | None) -> None: ...
-
-    def meta_from(self, prefix: str) -> list[tuple[str, Any]]:
-        """Every key that starts so, without the prefix, in order."""
-
-    def forget_meta(self, prefix: str, first: str = "") -> None:
-        """Removes every key that starts so, from `first` on."""
 
 
 class Lock(Protocol):

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from hermes.conversations.search.postings import Places, Postings
     from hermes.conversations.search.query import Explicit, Query
     from hermes.conversations.search.ranking import Lines
-    from hermes.storage.ports import Conversations, Index
+    from hermes.storage.conversations import Conversations
+    from hermes.storage.ports import Index
 
     Look = Callable[[list[int]], tuple[list[int], int]]
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hermes.conversations.search.query import Unit
     from hermes.conversations.search.ranking import Line
     from hermes.conversations.search.semantic import Meaning, Nearness
-    from hermes.storage.ports import Conversations
+    from hermes.storage.conversations import Conversations
     from hermes.storage.records import Row, Session
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hermes.conversations.search.ranking import Candidate
-    from hermes.storage.ports import Conversations
+    from hermes.storage.conversations import Conversations
 
     Find = Callable[[], "Embedding | None"]
 

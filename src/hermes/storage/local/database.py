@@ -221,7 +221,7 @@ class Database:
         only_read: str = "",
         wait: float = WAIT_SECONDS,
     ) -> None:
-        self.path = path
+        self.path = self.place = path
         self.connection = connection
         self.durability: Durability = durability
         self.journal = journal
@@ -285,7 +285,7 @@ class Database:
         with self.lock, self.translated():
             return self.connection.execute(sql, values).fetchall()
 
-    def column(self, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+    def column(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
         """All values of a question for one column, which is never null."""
         with self.lock, self.translated():
             found = self.connection.execute(sql, values).get  # makes no tuple for each of them
@@ -294,6 +294,18 @@ class Database:
     def row(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
         with self.lock, self.translated():
             return self.connection.execute(sql, values).fetchone()
+
+    def run(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> None:
+        """A statement without an answer, inside the running transaction or in one of its own."""
+        with self.writing() as connection:
+            connection.execute(sql, values)
+
+    def reading(self) -> contextlib.AbstractContextManager[object]:
+        return self.lock
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.connection.in_transaction
 
     @contextlib.contextmanager
     def writing(self, *, synced: bool = True) -> Iterator[apsw.Connection]:

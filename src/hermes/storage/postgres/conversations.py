@@ -8,62 +8,35 @@ import struct
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes.base.errors import LockTimeout, NotFound, StorageError
+from hermes.base.errors import LockTimeout, NotFound
 from hermes.base.words import Words
+from hermes.storage.conversations import MESSAGES, Conversations
 from hermes.storage.images import IMAGES, Images
-from hermes.storage.ports import EVERYTHING, Whole
+from hermes.storage.ports import Whole
 from hermes.storage.postgres.database import WAIT_SECONDS, PersonDatabase, person_named
 from hermes.storage.postgres.search import PostgresIndex, PostgresVectors, Terms, terms_of
 from hermes.storage.postgres.upkeep import PostgresImages, PostgresMaintenance, PostgresSummaries
 from hermes.storage.records import (
-    BLOCK,
     BLOCK_BITS,
-    COUNTERS,
-    KINDS,
-    PLAIN,
     REWOUND,
     SESSION_COLUMNS,
     STATE_BITS,
-    Created,
-    Session,
-    base_title,
-    clean_title,
-    decode,
-    new_id,
-    numbered_title,
     prepared,
     runs,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from contextlib import AbstractContextManager
 
-    from hermes.storage.records import Row, StoredMessage
+    from hermes.storage.records import Row, Session
 
-_FIELDS = ", ".join(name for name in Session._fields if name != "damaged")
 _COLUMNS = "id, role, state, timestamp, content, name, tool_calls, tool_call_id, token_count, extra, checksum"
-_READ = """
-    SELECT b.first_place + (m.id & 31), m.id, m.role, m.state, m.timestamp, m.content, m.name, m.tool_calls,
-        m.tool_call_id, m.token_count, m.extra, m.checksum
-    FROM blocks b JOIN messages m ON m.person = b.person
-        AND m.id BETWEEN greatest(b.block << 5, %(low)s) AND least((b.block << 5) + 31, %(high)s)
-    WHERE b.person = %(person)s AND b.session = %(session)s
-        AND b.block BETWEEN %(low)s::bigint >> 5 AND %(high)s::bigint >> 5
-        AND ((m.state & 3) <> 2 OR %(rewound)s)
-        AND (NOT %(spoken)s OR (m.role IN ('user', 'assistant') AND m.content IS NOT NULL))
-    ORDER BY m.id {order} LIMIT %(limit)s
-"""
-_OLDEST_FIRST, _NEWEST_FIRST = _READ.format(order="ASC"), _READ.format(order="DESC")
 _BY_IDS = f"SELECT {_COLUMNS} FROM messages WHERE person = %s AND id = ANY(%s)"
 _TEXTS = "SELECT id, name, content, tool_calls FROM messages WHERE person = %s AND id = ANY(%s)"
 _TO_APPEND_TO = """
     SELECT key, last_id, activity, preview, (
         SELECT coalesce(max(activity), 0) FROM sessions WHERE person = %(person)s AND listed = 1 AND archived = 0
     ) FROM sessions WHERE person = %(person)s AND id = %(id)s
-"""
-_NEWEST_ACTIVITY = """
-    SELECT coalesce(max(activity), 0) FROM sessions WHERE person = %s AND listed = 1 AND archived = 0
 """
 _INSERT = f"""
     INSERT INTO messages (person, {_COLUMNS}, length, said, tools)
@@ -100,36 +73,20 @@ _MESSAGES_OF = """
         JOIN messages m ON m.person = b.person AND m.id BETWEEN b.block << 5 AND (b.block << 5) + 31
     WHERE b.person = %s AND b.session = %s AND m.id > %s
 """
-_ANY = """
-    SELECT 1 FROM blocks b JOIN messages m ON m.person = b.person AND m.id BETWEEN b.block << 5 AND (b.block << 5) + 31
-    WHERE b.person = %s AND b.session = %s AND {wanted} LIMIT 1
-"""
-_ANY_COMPACTED = _ANY.format(wanted="(m.state & 3) = 1")
 _POINTERS = (b'"compaction":true', b'"copy_of":')
-_ANY_POINTER = _ANY.format(wanted="(position(%s::bytea IN m.extra) > 0 OR position(%s::bytea IN m.extra) > 0)")
-_SEEN_BEFORE = """
-    SELECT count(*) FROM blocks b
-        JOIN messages m ON m.person = b.person AND m.id BETWEEN b.block << 5 AND (b.block << 5) + 31
-    WHERE b.person = %s AND b.session = %s AND m.id < %s AND (m.state & 3) <> 2
+_ANY_POINTER = f"""
+    SELECT 1 FROM {MESSAGES} WHERE b.owner = ? AND b.session = ?
+        AND (position(?::bytea IN m.extra) > 0 OR position(?::bytea IN m.extra) > 0) LIMIT 1
 """
-_SPANS = """
-    SELECT block << 5, (block << 5) + 31, session FROM blocks
-    WHERE person = %s AND block BETWEEN %s AND %s ORDER BY block LIMIT %s
+_PUT_DETAILS = """
+    INSERT INTO session_details (person, session, system_prompt, details) VALUES (%s, %s, %s, %s)
+    ON CONFLICT (person, session) DO UPDATE SET system_prompt = excluded.system_prompt, details = excluded.details
 """
 _KEEP_META = """
     INSERT INTO meta (person, key, kind, value) VALUES (%s, %s, %s, %s)
     ON CONFLICT (person, key) DO UPDATE SET kind = excluded.kind, value = excluded.value
 """
 _WITH_IMAGES = "SELECT extra FROM messages WHERE person = %s AND position(%s::bytea IN extra) > 0"
-_TITLES = """
-    SELECT title FROM sessions WHERE person = %(person)s AND key <> %(holder)s
-        AND (title = %(base)s OR (title > %(base)s || ' #' AND title < %(base)s || ' $'))
-"""
-_RESOLVE = f"""
-    SELECT {_FIELDS} FROM sessions WHERE person = %(person)s
-        AND (title = %(title)s OR (title > %(title)s || ' #' AND title < %(title)s || ' $'))
-        AND (%(root)s::bigint IS NULL OR root = %(root)s) ORDER BY activity DESC LIMIT 1
-"""
 _LEASE_SECONDS = 600.0
 _TABLES = (
     *("messages", "vocabulary", "blocks", "vectors", "summaries", "session_details", "sessions", "meta", "images"),
@@ -137,22 +94,19 @@ _TABLES = (
 )
 
 
-class PostgresConversations:
+class PostgresConversations(Conversations):
     """The conversations of one person; the database itself shows no row of anybody else."""
 
-    only_read = False
-    damage = None
-    journal_mode = "postgresql"
+    database: PersonDatabase
 
     def __init__(self, database: PersonDatabase, owner: str) -> None:
-        self.database = database
-        self.owner = owner
+        super().__init__(database, owner, database.person)
         self._person = database.person
         self._words = Words()
         self.images = Images(PostgresImages(database))
         self.index = PostgresIndex(database, self._words)
-        self.summaries = PostgresSummaries(database)
-        self.maintenance = PostgresMaintenance(database)
+        self.summaries = PostgresSummaries(database, self._person)
+        self.maintenance = PostgresMaintenance(database, self._person)
         self.undo = PostgresUndo(self)
         self.copies = PostgresCopies(self)
 
@@ -161,202 +115,23 @@ class PostgresConversations:
         wait = WAIT_SECONDS if wait is None else wait
         return cls(PersonDatabase(address, person_named(address, owner, wait=wait), wait=wait), owner)
 
-    @property
-    def place(self) -> str:
-        return self.database.place
-
-    @property
-    def in_transaction(self) -> bool:
-        return self.database.in_transaction
-
-    def is_replaced(self) -> bool:
-        return False  # a database elsewhere is reached again by its address
-
-    def mark_damaged(self, seen: str) -> None:
-        raise StorageError(f"{self.place} contradicts itself: {seen}; restore it from a backup")
-
     def vectors(self) -> PostgresVectors:
         return PostgresVectors(self.database)
 
-    def transaction(self, *, synced: bool = True) -> AbstractContextManager[object]:
-        return self.database.writing()
-
-    def reading(self) -> AbstractContextManager[object]:
-        return self.database.reading()
-
-    def waiting_at_most(self, seconds: float) -> AbstractContextManager[object]:
-        return self.database.waiting_at_most(seconds)
-
-    def sync(self) -> None:
-        """Every commit is on the server's disk already."""
-
-    def close(self) -> None:
-        self.database.close()
-
     # --- sessions ----------------------------------------------------------------------------------------------------
-
-    def create(
-        self,
-        *,
-        source: str,
-        title: str | None,
-        started_at: float | None,
-        session_id: str | None,
-        parent: Session | None,
-        kind: str | None,
-        more: Mapping[str, Any],
-    ) -> Created:
-        now = time.time()
-        started = now if started_at is None else float(started_at)
-        name = session_id or new_id(now)
-        if parent is not None:
-            kind = kind or ("delegate" if source in ("subagent", "tool") else "compression")
-        if kind is not None and kind not in KINDS:
-            raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(KINDS)}")
-        with self.database.writing() as connection:
-            clean = self._free_title(title)
-            key = self._next("last_session")
-            root = parent.root if parent is not None and kind != "branch" else key
-            columns = {
-                "person": self._person,
-                "key": key,
-                "id": name,
-                "source": source,
-                "title": clean,
-                "started_at": started,
-                "last_active": started,
-                "parent": parent.key if parent else None,
-                "root": root,
-                "kind": kind,
-                "listed": 0 if kind == "delegate" else 1,
-                "activity": self._newest_activity() + 1,
-                **{column: value for column, value in more.items() if column in PLAIN and value is not None},
-            }
-            columns["archived"] = int(columns.get("archived", 0))
-            made = f"""
-                INSERT INTO sessions ({", ".join(columns)}) VALUES ({", ".join(["%s"] * len(columns))})
-                ON CONFLICT (person, id) DO NOTHING RETURNING key
-            """
-            if not connection.execute(made, list(columns.values()), binary=True).fetchall():
-                raise StorageError(f"there is already a session {name!r}; leave session_id out to get a new one")
-            if kind == "compression" and parent is not None:
-                connection.execute(
-                    "UPDATE sessions SET listed = 0 WHERE person = %s AND key <> %s AND (root = %s OR key = %s)",
-                    (self._person, key, root, root),
-                )
-            rest = {k: v for k, v in more.items() if k not in PLAIN and k != "system_prompt" and v is not None}
-            if rest or more.get("system_prompt") is not None:
-                self._set_details(key, more.get("system_prompt"), rest)
-            self.index_title(key, clean)
-        return Created(name, key, clean)
-
-    def find(self, session_id: str) -> Session | None:
-        return self._first("WHERE person = %s AND id = %s", (self._person, session_id))
 
     def by_keys(self, keys: Sequence[int]) -> dict[int, Session]:
         found = self._all("WHERE person = %s AND key = ANY(%s)", (self._person, list(keys))) if keys else []
         return {session.key: session for session in found}
 
-    def resolve(self, name: str) -> Session | None:
-        found = self.find(name)
-        if found is not None:
-            return found
-        title = clean_title(name)
-        if title is None:
-            return None
-        exact = self._first("WHERE person = %s AND title = %s", (self._person, title))
-        values = {"person": self._person, "title": title, "root": exact.root if exact else None}
-        row = self.database.row(_RESOLVE, values)
-        return Session(*row) if row else None
-
-    def resembling(self, words: str, limit: int) -> list[Session]:
-        return self._all(
-            "WHERE person = %s AND listed = 1 AND (starts_with(id, %s) OR strpos(lower(title), lower(%s)) > 0)"
-            " ORDER BY activity DESC LIMIT %s",
-            (self._person, words, words, limit),
-        )
-
-    def listing(
-        self, *, limit: int, offset: int, source: str | None, project: str | None, archived: bool, begun: bool
-    ) -> list[Session]:
-        where = ["person = %s", "listed = 1", "archived = 1" if archived else "archived = 0"]
-        if begun:
-            where.append("(last_id > 0 OR title IS NOT NULL)")
-        values: list[Any] = [self._person]
-        for column, value in (("source", source), ("project", project)):
-            if value is not None:
-                where.append(f"{column} = %s")
-                values.append(value)
-        wanted = f"WHERE {' AND '.join(where)} ORDER BY activity DESC LIMIT %s OFFSET %s"
-        return self._all(wanted, (*values, None if limit < 0 else limit, offset))
-
-    def lineage(self, session: Session) -> list[Session]:
-        wanted = "WHERE person = %s AND (key = %s OR (root = %s AND root <> key)) ORDER BY key"
-        return self._all(wanted, (self._person, session.root, session.root))
-
-    def tip(self, session: Session) -> Session:
-        later = "WHERE person = %s AND root = %s AND root <> key AND kind = 'compression' ORDER BY key DESC LIMIT 1"
-        return self._first(later, (self._person, session.root)) or session
-
-    def keys_after(self, key: int, most: int) -> list[int]:
-        wanted = "SELECT key FROM sessions WHERE person = %s AND key > %s ORDER BY key LIMIT %s"
-        return self.database.column(wanted, (self._person, key, most))
-
-    def details(self, session: Session) -> dict[str, Any]:
-        wanted = "SELECT system_prompt, details FROM session_details WHERE person = %s AND session = %s"
-        row = self.database.row(wanted, (self._person, session.key))
-        if row is None:
-            return {}
-        stored: dict[str, Any] = json.loads(row[1]) if row[1] else {}
-        return stored if row[0] is None else {"system_prompt": row[0], **stored}
-
-    def set_details(self, session: Session, prompt: str, details: Mapping[str, Any]) -> None:
-        self._set_details(session.key, prompt, details)
-
-    def rename(self, session: Session, title: str | None) -> str | None:
-        with self.database.writing() as connection:
-            kept = self._free_title(title, holder=session.key)
-            connection.execute(
-                "UPDATE sessions SET title = %s WHERE person = %s AND key = %s", (kept, self._person, session.key)
-            )
-            self.index_title(session.key, kept)
-        return kept
-
-    def update(self, session: Session, values: Mapping[str, Any]) -> None:
-        with self.database.writing() as connection:
-            for name, given in values.items():
-                value = int(given) if name == "archived" else given
-                change = f"coalesce({name}, 0) + %s" if name in COUNTERS else "%s"
-                connection.execute(
-                    f"UPDATE sessions SET {name} = {change} WHERE person = %s AND key = %s",
-                    (value, self._person, session.key),
-                )
-
-    def end(self, session: Session, reason: str, at: float | None = None) -> bool:
-        ended = """
-            UPDATE sessions SET ended_at = %s, end_reason = %s
-            WHERE person = %s AND key = %s AND ended_at IS NULL RETURNING key
-        """
-        with self.database.writing() as connection:
-            values = (time.time() if at is None else at, reason, self._person, session.key)
-            return bool(connection.execute(ended, values, binary=True).fetchall())
-
     def delete(self, key: int) -> None:
-        """Delegated children go with it; other children stay, and the first continuation becomes the beginning."""
+        with self.database.writing():
+            self._delete(key)
+            self.remove_unused_images()
+
+    def _remove(self, key: int) -> None:
+        mine = (self._person, key)
         with self.database.writing() as connection:
-            mine = (self._person, key)
-            children = "SELECT key FROM sessions WHERE person = %s AND parent = %s AND kind = 'delegate'"
-            for child in self.database.column(children, mine):
-                self.delete(child)
-            heir = self.database.row(
-                "SELECT key FROM sessions WHERE person = %s AND root = %s AND root <> key AND kind = 'compression'"
-                " ORDER BY key LIMIT 1",
-                mine,
-            )
-            if heir:
-                connection.execute(
-                    "UPDATE sessions SET root = %s WHERE person = %s AND root = %s AND key <> %s", (heir[0], *mine, key)
-                )
             connection.execute("UPDATE sessions SET parent = NULL WHERE person = %s AND parent = %s", mine)
             ids = self.database.column(_MESSAGES_OF, (*mine, -1))
             words = self.words_of(ids)
@@ -370,12 +145,38 @@ class PostgresConversations:
                 connection.execute(f"DELETE FROM {table} WHERE person = %s AND session = %s", mine)
             connection.execute("DELETE FROM sessions WHERE person = %s AND key = %s", mine)
             self.forget_words(words)
-            self.remove_unused_images()
 
-    def counts(self) -> dict[str, int]:
-        counted = "SELECT count(*), coalesce(sum(message_count), 0)::bigint FROM sessions WHERE person = %s"
-        sessions, messages = self.database.row(counted, (self._person,))
-        return {"sessions": sessions, "messages": messages}
+    def _next_session(self) -> int:
+        return self._next("last_session", 1)
+
+    def _next_block(self, count: int) -> int:
+        return self._next("last_block", count)
+
+    def _next(self, counter: str, count: int) -> int:
+        """The first of so many numbers that nobody had."""
+        taken = f"UPDATE people SET {counter} = {counter} + %s WHERE person = %s RETURNING {counter}"
+        return int(self.database.row(taken, (count, self._person))[0]) - count + 1
+
+    def _sealed(self, key: int, name: str, source: str, title: str | None, preview: str | None) -> dict[str, Any]:
+        return {}  # PostgreSQL has checksums of its own
+
+    def _stored_details(self, session: Session) -> tuple[str | None, str | None] | None:
+        wanted = "SELECT system_prompt, details FROM session_details WHERE person = %s AND session = %s"
+        found: tuple[str | None, str | None] | None = self.database.row(wanted, (self._person, session.key))
+        return found
+
+    def _put_details(self, key: int, prompt: str | None, details: str | None) -> None:
+        self.database.run(_PUT_DETAILS, (self._person, key, prompt, details))
+
+    def index_title(self, key: int, title: str | None) -> None:
+        with self.database.writing() as connection:
+            words = list(Terms.cut(self._words.of(title))) if title else None
+            connection.execute(
+                "UPDATE sessions SET title_words = array_to_tsvector(%s::text[]) WHERE person = %s AND key = %s",
+                (words, self._person, key),
+            )
+            if words:
+                connection.execute(_NEW_WORDS, (self._person, "titles", words))
 
     # --- messages ----------------------------------------------------------------------------------------------------
 
@@ -416,28 +217,8 @@ class PostgresConversations:
         """Every message of a session, in order."""
         return [_row(row) for row in self.database.rows(_WHOLE, (self._person, session))]
 
-    def read(
-        self,
-        session: Session,
-        *,
-        low: int = 0,
-        high: int = EVERYTHING,
-        limit: int | None = None,
-        newest: bool = False,
-        rewound: bool = False,
-        spoken: bool = False,
-    ) -> list[StoredMessage]:
-        values = {
-            "person": self._person,
-            "session": session.key,
-            "low": low,
-            "high": high,
-            "limit": limit,
-            "rewound": rewound,
-            "spoken": spoken,
-        }
-        rows = self.database.rows(_NEWEST_FIRST if newest else _OLDEST_FIRST, values)
-        return [decode(_row(row[1:]), row[0], session.key) for row in rows]
+    def _row(self, found: Sequence[Any]) -> Row:
+        return _row(found)
 
     def rows(self, message_ids: Iterable[int]) -> dict[int, Row]:
         wanted = list(message_ids)
@@ -448,31 +229,6 @@ class PostgresConversations:
         rows = self.database.rows(_TEXTS, (self._person, list(message_ids))) if message_ids else []
         found = {row[0]: b" ".join(part for part in row[1:] if part is not None) for row in rows}
         return [(i, found[i]) for i in message_ids if i in found]
-
-    def session_key(self, message_id: int) -> int | None:
-        wanted = "SELECT session FROM blocks WHERE person = %s AND block = %s"
-        row = self.database.row(wanted, (self._person, message_id >> BLOCK_BITS))
-        return int(row[0]) if row else None
-
-    def place_of(self, message_id: int) -> int:
-        wanted = "SELECT first_place FROM blocks WHERE person = %s AND block = %s"
-        row = self.database.row(wanted, (self._person, message_id >> BLOCK_BITS))
-        return int(row[0]) + message_id % BLOCK if row else -1
-
-    def first_message(self, session: int) -> int | None:
-        row = self.database.row(
-            "SELECT min(block) FROM blocks WHERE person = %s AND session = %s", (self._person, session)
-        )
-        return None if row[0] is None else int(row[0]) << BLOCK_BITS
-
-    def spans(self, low: int, high: int, most: int) -> list[tuple[int, int, int]]:
-        return self.database.rows(_SPANS, (self._person, low >> BLOCK_BITS, high >> BLOCK_BITS, most))
-
-    def count_before(self, session: Session, message_id: int) -> int:
-        return int(self.database.row(_SEEN_BEFORE, (self._person, session.key, message_id))[0])
-
-    def holds_compacted(self, session: Session) -> bool:
-        return bool(self.database.rows(_ANY_COMPACTED, (self._person, session.key)))
 
     def holds_pointers(self, session: Session) -> bool:
         return bool(self.database.rows(_ANY_POINTER, (self._person, session.key, *_POINTERS)))
@@ -539,69 +295,6 @@ class PostgresConversations:
         gone = "DELETE FROM meta WHERE person = %s AND starts_with(key, %s) AND key >= %s"
         with self.database.writing() as connection:
             connection.execute(gone, (self._person, prefix, prefix + first))
-
-    # --- parts -------------------------------------------------------------------------------------------------------
-
-    def _first(self, wanted: str, values: tuple[Any, ...]) -> Session | None:
-        found = self._all(wanted, values)
-        return found[0] if found else None
-
-    def _all(self, wanted: str, values: tuple[Any, ...]) -> list[Session]:
-        return [Session(*row) for row in self.database.rows(f"SELECT {_FIELDS} FROM sessions {wanted}", values)]
-
-    def _free_title(self, title: str | None, *, holder: int = 0) -> str | None:
-        clean = clean_title(title)
-        if clean is None:
-            return None
-        base = base_title(clean)
-        taken = set(self.database.column(_TITLES, {"person": self._person, "base": base, "holder": holder}))
-        if clean not in taken:
-            return clean
-        free = numbered_title(base, taken)
-        return free if free.startswith(f"{base} #") else self._free_title(free, holder=holder)
-
-    def index_title(self, key: int, title: str | None) -> None:
-        with self.database.writing() as connection:
-            words = list(Terms.cut(self._words.of(title))) if title else None
-            connection.execute(
-                "UPDATE sessions SET title_words = array_to_tsvector(%s::text[]) WHERE person = %s AND key = %s",
-                (words, self._person, key),
-            )
-            if words:
-                connection.execute(_NEW_WORDS, (self._person, "titles", words))
-
-    def _set_details(self, key: int, prompt: str | None, details: Mapping[str, Any]) -> None:
-        kept = """
-            INSERT INTO session_details (person, session, system_prompt, details) VALUES (%s, %s, %s, %s)
-            ON CONFLICT (person, session)
-            DO UPDATE SET system_prompt = excluded.system_prompt, details = excluded.details
-        """
-        with self.database.writing() as connection:
-            connection.execute(kept, (self._person, key, prompt, json.dumps(details) if details else None))
-
-    def _next(self, counter: str, count: int = 1) -> int:
-        """The first of so many numbers that nobody had."""
-        taken = f"UPDATE people SET {counter} = {counter} + %s WHERE person = %s RETURNING {counter}"
-        return int(self.database.row(taken, (count, self._person))[0]) - count + 1
-
-    def _newest_activity(self) -> int:
-        return int(self.database.row(_NEWEST_ACTIVITY, (self._person,))[0])
-
-    def _next_ids(self, session: int, last_id: int, count: int) -> list[int]:
-        """Ids that follow the session's last one inside its block, then those of new blocks."""
-        left = -(last_id + 1) % BLOCK if last_id else 0
-        ids = list(range(last_id + 1, last_id + 1 + min(left, count)))
-        blocks = -(-(count - len(ids)) // BLOCK)
-        if blocks > 0:
-            place = self.place_of(last_id) + 1 + len(ids) if last_id else 0
-            first = self._next("last_block", blocks)
-            added = [(self._person, first + n, session, place + n * BLOCK) for n in range(blocks)]
-            with self.database.writing() as connection, connection.cursor() as cursor:
-                cursor.executemany(
-                    "INSERT INTO blocks (person, block, session, first_place) VALUES (%s, %s, %s, %s)", added
-                )
-            ids += range(first << BLOCK_BITS, (first << BLOCK_BITS) + count - len(ids))
-        return ids
 
     def words_of(self, ids: Sequence[int]) -> dict[str, list[str]]:
         """What the index holds of messages that are about to go."""

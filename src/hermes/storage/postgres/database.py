@@ -11,6 +11,7 @@ import atexit
 import contextlib
 import functools
 import os
+import re
 import select
 import threading
 import urllib.parse
@@ -38,6 +39,14 @@ _BEGIN = """
         set_config('hermes.person', %s, true), set_config('lock_timeout', %s, true)
 """
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
+
+
+@functools.lru_cache(maxsize=512)
+def _in_postgres(sql: str) -> str:
+    """A statement of `storage/conversations`, which is written for SQLite; our own statements stay as they are."""
+    sql = sql.replace("CROSS JOIN messages m ON", "JOIN messages m ON m.person = b.person AND")
+    sql = re.sub(r"(?<![:\w])\+?owner\b", "person", sql).replace("instr(", "strpos(")
+    return re.sub(r"(?<!:):(\w+)", r"%(\1)s", sql).replace("?", "%s")
 
 
 @functools.cache
@@ -88,6 +97,10 @@ def _alive(pool: psycopg_pool.ConnectionPool[Any]) -> psycopg.Connection[Any]:
 class PersonDatabase:
     """Everything asked here is asked as one person; one transaction at a time."""
 
+    journal = "postgresql"
+    only_read = False
+    damage = None
+
     def __init__(self, address: str, person: int, *, wait: float = WAIT_SECONDS, of_documents: bool = False) -> None:
         self.place = shown(address)
         self.person = person
@@ -108,6 +121,15 @@ class PersonDatabase:
     def in_transaction(self) -> bool:
         return self._connection is not None and self._writes
 
+    def is_replaced(self) -> bool:
+        return False  # a database elsewhere is reached again by its address
+
+    def mark_damaged(self, seen: str) -> None:
+        raise StorageError(f"{self.place} contradicts itself: {seen}; restore it from a backup")
+
+    def sync(self) -> None:
+        """Every commit is on the server's disk already."""
+
     def rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
         return self.many(sql, [values])[0]
 
@@ -120,8 +142,13 @@ class PersonDatabase:
     def many(self, sql: str, several: Sequence[Sequence[Any] | dict[str, Any]]) -> list[list[Any]]:
         """The rows of one question with several sets of values, in one round trip."""
         with self._asking() as connection:
-            asked = [connection.execute(sql, values, binary=True) for values in several]
+            asked = [connection.execute(_in_postgres(sql), values, binary=True) for values in several]
             return [each.fetchall() for each in asked]
+
+    def run(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> None:
+        """A statement without an answer, inside the running transaction or in one of its own."""
+        with self.writing() as connection:
+            connection.execute(_in_postgres(sql), values)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[psycopg.Connection[Any]]:
@@ -145,7 +172,7 @@ class PersonDatabase:
                     yield connection
 
     @contextlib.contextmanager
-    def writing(self) -> Iterator[psycopg.Connection[Any]]:
+    def writing(self, *, synced: bool = True) -> Iterator[psycopg.Connection[Any]]:
         """One transaction that is durable when the block has ended without an error; one writer for each person."""
         with self._lock:
             if self._connection is not None:
