@@ -62,6 +62,7 @@ def views(home: Path) -> dict[str, str]:
         "conversations": "/ui/conversations",
         "page 2": "/ui/conversations?page=2",
         "search": "/ui/conversations?q=what+about+the+garden",
+        "search a word": "/ui/conversations?q=garden",
         "conversation": f"/ui/conversations/{newest}",
         "context": f"/ui/conversations/{newest}/context",
         "receipts": f"/ui/receipts?conversation={newest}",

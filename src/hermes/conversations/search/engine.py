@@ -157,7 +157,7 @@ class SearchEngine:
         if query.explicit is not None or chosen.sort != "relevance":
             found, note = self._in_order(query, chosen, limit)
             return dataclasses.replace(query, note=note or query.note), dict.fromkeys(found, 1.0), None
-        newest = None if query.question else _MOST_ALLOWED if chosen.narrow else max(_KEYWORD, 4 * limit)
+        newest = None if query.question else _MOST_ALLOWED if chosen.selective else max(_KEYWORD, 4 * limit)
         gathered = Gathering(self._postings, query.units, messages, newest=newest)
         titled = list(self._by_title(query.units))
         for number, unit in enumerate(query.units):
@@ -229,7 +229,7 @@ class SearchEngine:
             mine = shortlist(mine, self._postings, self._places, average)
         # Keywords name what they look for; the words of a question surround it, so more is read for a question.
         fewest = _FEWEST_OF_QUESTION if query.question else _FEWEST
-        most = _MOST if query.question or chosen.narrow else max(2 * limit, _FEWEST)
+        most = _MOST if query.question or chosen.selective else max(2 * limit, _FEWEST)
         order = best_of(mine, max(most, limit))
         if query.question and chosen.sort == "relevance":
             order = self._with_neighbours(order)

@@ -106,6 +106,14 @@ class Filters:
     def narrow(self) -> bool:
         return self.about_sessions or self.roles is not None
 
+    @property
+    def selective(self) -> bool:
+        """Whether most messages that hold the words may be refused, so that more have to be looked at.
+
+        What the person and the assistant said is nearly all of the index of what was said.
+        """
+        return self.about_sessions or not {"user", "assistant"}.issubset(self.roles or ("user", "assistant"))
+
     def allow(self, session: Session) -> bool:
         return (
             (self.sources is None or session.source in self.sources)
