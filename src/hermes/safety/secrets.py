@@ -1,12 +1,13 @@
 """Finds and masks secrets: keys, tokens, passwords, private keys, webhooks, card numbers.
 
 Memory refuses them; logs, exports and search results show a marker instead. A secret is found by its format (the table
-in `secret_formats`), by a word beside it such as `password:`, or by its check digits. What only looks like one (a
+`data/secret-formats.txt`), by a word beside it such as `password:`, or by its check digits. What only looks like one (a
 commit, a checksum, a `$VARIABLE`, a placeholder) is left alone.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_left, bisect_right
 from itertools import accumulate, chain, groupby
@@ -14,13 +15,11 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from hermes.base.values import lazy_pattern, value
-from hermes.safety.secret_formats import BEFORE_PREFIX, PHRASES, TOKENS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hermes.safety.secret_formats import Format
-
+    Format = tuple[str, tuple[str, ...], str]  # its name, literals of which a text must contain one, the pattern
     Found = tuple[str, int, int]
 
 _SHORTEST_RUN = 16
@@ -237,7 +236,7 @@ def _telling_runs(text: str, raw: bytes) -> Iterator[int]:
             runs.setdefault(text[start:end], []).append(start)
         start = parts.find(_LONG_PART, end)
     distinct = "\n".join((*runs, ""))
-    for _, start, _ in chain(_tokens(distinct), _formats(distinct, PHRASES)):
+    for _, start, _ in chain(_tokens(distinct), _formats(distinct, _PHRASES)):
         yield from runs[distinct[distinct.rfind("\n", 0, start) + 1 : distinct.find("\n", start)]]
     for run, starts in runs.items():
         if any(_is_random(token.group(), length=_ON_A_LINE) for token in _TOKEN.finditer(run)):
@@ -272,8 +271,8 @@ def places(original: str, wanted: list[int]) -> list[int]:
 
 
 def _search(text: str) -> tuple[Secret, ...]:
-    if "\u2026" in text:
-        text = _without_markers(text)
+    if "\u2026" in text:  # blank our own markers, so that "token" in a marker does not count as a word beside a secret
+        text = re.sub(r"\[[a-z0-9 ]{2,40} \u2026[A-Za-z0-9]{0,4}\]", lambda marker: "\0" * len(marker[0]), text)
     lowered = _lowered(text)
     has_runs = _has_runs(text)
     has_words = _has_any(lowered, BESIDE_SECRETS)
@@ -281,7 +280,7 @@ def _search(text: str) -> tuple[Secret, ...]:
     has_account = sum(digits) >= _FEWEST_ACCOUNT_DIGITS
     if not (has_runs or has_words or has_account):
         return ()
-    found = [*(_tokens(text) if has_runs else ()), *_formats(text, PHRASES)]
+    found = [*(_tokens(text) if has_runs else ()), *_formats(text, _PHRASES)]
     if has_runs or (has_words and _has_any(text, _IN_PASSWORDS)):
         found += _beside_words(text, lowered)
     if has_words and _has_any(lowered, _BESIDE_NUMBERS) and any(map(str.isdigit, text)):
@@ -301,16 +300,32 @@ def _has_any(text: str, literals: Iterable[str]) -> bool:
     return False
 
 
-# Most formats are a fixed beginning and a run of characters; one pattern looks for all of these beginnings.
-_PREFIXED = [each for each in TOKENS if each[2].startswith(BEFORE_PREFIX + re.escape(each[1][0]))]
-_OTHERS = [each for each in TOKENS if each not in _PREFIXED]
+_BEFORE_PREFIX = "(?<![A-Za-z0-9])(?:"
+
+
+def _read_formats() -> Iterator[Format]:
+    with open(os.path.join(os.path.dirname(__file__), "data", "secret-formats.txt"), encoding="utf-8") as file:
+        rows = [line.split("\t") for line in file.read().splitlines() if "\t" in line]
+    for kind, listed, pattern in rows:
+        literals = _listed(listed)
+        prefixed = f"{_BEFORE_PREFIX}{'|'.join(map(re.escape, literals))}){pattern[1:]}"
+        yield kind, literals, prefixed if pattern.startswith("^") else pattern
+
+
+# Formats before the private key have a shape of their own, a run of 16 or more characters; the others are found by the
+# words around them. Most are a fixed beginning and a run of characters; one pattern looks for all of these beginnings.
+_FORMATS = tuple(_read_formats())
+_PHRASES_FROM = next(at for at, each in enumerate(_FORMATS) if each[0] == "private key")
+_TOKENS, _PHRASES = _FORMATS[:_PHRASES_FROM], _FORMATS[_PHRASES_FROM:]
+_PREFIXED = [each for each in _TOKENS if each[2].startswith(_BEFORE_PREFIX + re.escape(each[1][0]))]
+_OTHERS = [each for each in _TOKENS if each not in _PREFIXED]
 _BY_FIRST = groupby(sorted({prefix for each in _PREFIXED for prefix in each[1]}), key=itemgetter(0))
 _EITHER = "|".join(f"{re.escape(first)}(?:{'|'.join(re.escape(one[1:]) for one in same)})" for first, same in _BY_FIRST)
 _PREFIX = re.compile(f"[^A-Za-z0-9](?:{_EITHER})")  # a search that begins with a class of characters skips fast
 
 
 def _tokens(text: str) -> Iterator[Found]:
-    return _formats(text, TOKENS if _PREFIX.search(f"\n{text}") else _OTHERS)
+    return _formats(text, _TOKENS if _PREFIX.search(f"\n{text}") else _OTHERS)
 
 
 def _formats(text: str, formats: Iterable[Format]) -> Iterator[Found]:
@@ -358,11 +373,6 @@ def _secret(text: str, kind: str, start: int, end: int) -> Secret:
     if kind.startswith(_NEVER_SHOWN):
         shows = False
     return Secret(kind=kind, start=start, end=end, masked=f"[{kind} \u2026{last if shows else ''}]")
-
-
-def _without_markers(text: str) -> str:
-    """Blanks our own markers, so that "token" in a marker does not count as a word beside a secret."""
-    return re.sub(r"\[[a-z0-9 ]{2,40} \u2026[A-Za-z0-9]{0,4}\]", lambda marker: "\0" * len(marker.group()), text)
 
 
 # Keys that are plainly examples: documentation and settings are full of them, and they harm nobody.

@@ -67,7 +67,7 @@ def conclude(findings: list[Finding]) -> Verdict:
     if not findings:
         return NOTHING_FOUND
     kept: dict[tuple[str, str], Finding] = {}
-    for finding in sorted(findings, key=_badness):
+    for finding in sorted(findings, key=lambda each: (-SEVERITY[each.level], each.how != "plain")):
         kept.setdefault((finding.threat, finding.how), finding)
     ordered = tuple(kept.values())
     worst = ordered[0]
@@ -90,7 +90,3 @@ def shorten(text: str) -> str:
     shown = "".join(char if char.isprintable() else " " for char in text[: 2 * LONGEST_EXCERPT])
     shown = " ".join(shown.split())
     return shown if len(shown) <= LONGEST_EXCERPT else shown[: LONGEST_EXCERPT - 1] + "…"
-
-
-def _badness(finding: Finding) -> tuple[int, bool]:
-    return -SEVERITY[finding.level], finding.how != "plain"
