@@ -151,10 +151,12 @@ def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
     cued = _cued([text if messages[at].get("role") != "tool" else "" for at, text in zip(places, texts, strict=True)])
     for number, (position, text, odd) in enumerate(zip(places, texts, _odd_signs(texts), strict=True)):
         message = messages[position]
-        if message.get("role") == "tool":
-            findings = _of_result(text, odd, left)
-        else:
-            findings = _of_speech(message, text, odd, left, cued=number in cued)
+        role = message.get("role")
+        findings = _of_result(text, odd) if role == "tool" and left["result"] > 0 else []
+        # A capital at the beginning and a full stop at the end are nothing odd.
+        named = odd and len(odd) > (("A" <= text[0] <= "Z") + text.endswith("."))
+        if role != "tool" and (named or number in cued or role == "user" or "tool_calls" in message):
+            findings = _of_speech(message, text, left, named=bool(named), cued=number in cued)
         if findings and not is_block(message):  # a block is read by itself, with `facts_in`
             for source, kind, fact in findings:
                 if fact in found:
@@ -282,7 +284,7 @@ def _cued(texts: Sequence[str]) -> set[int]:
 
 
 def _of_speech(
-    message: Message, text: str, odd: bytes, left: Mapping[str, float], *, cued: bool
+    message: Message, text: str, left: Mapping[str, float], *, named: bool, cued: bool
 ) -> list[tuple[str, str, str]]:
     source = "user" if message.get("role") == "user" else "assistant"
     found = []
@@ -290,8 +292,7 @@ def _of_speech(
     asked = source == "user" and left["question"] > 0 and _has_any(text, _QUESTION_MARKS)
     if cued or asked:
         found = [(source, *each) for each in sentences_of(text, questions=asked, cued=cued)]
-    # A capital at the beginning and a full stop at the end are nothing odd.
-    if odd and len(odd) > (("A" <= text[0] <= "Z") + text.endswith(".")) and left[source] > 0:
+    if named and left[source] > 0:
         found += [(source, *each) for each in islice(words_of(text), _WORDS_PER_MESSAGE)]
     if "tool_calls" in message and left["call"] > 0:
         for _, _, arguments in calls_of(message):
@@ -300,9 +301,7 @@ def _of_speech(
     return found
 
 
-def _of_result(text: str, odd: bytes, left: Mapping[str, float]) -> list[tuple[str, str, str]]:
-    if left["result"] <= 0:
-        return []
+def _of_result(text: str, odd: bytes) -> list[tuple[str, str, str]]:
     line = failure_in(text, _ERRORS if odd or not text.isascii() else _PLAIN_ERRORS)
     found = [("result", "error", line)] if line else []
     if odd:

@@ -56,8 +56,10 @@ def calls_of(message: Message) -> list[tuple[str, str, str]]:
 
 
 def tool_counts(messages: Iterable[Message]) -> Counter[str]:
-    """How often each tool is called."""
-    return Counter(name for message in messages if message.get("tool_calls") for _, name, _ in calls_of(message))
+    """How often each tool is called, without a look at what for."""
+    given = [message["tool_calls"] for message in messages if "tool_calls" in message]
+    functions = [call.get("function") for calls in given for call in calls or () if isinstance(call, dict)]
+    return Counter([str(each.get("name") or "?") for each in functions if isinstance(each, dict)])
 
 
 def characters(message: Message) -> int:

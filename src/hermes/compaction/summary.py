@@ -47,35 +47,38 @@ class Record:
         """`masked` is for a model that has not seen the conversation."""
         self._messages, self._ids = messages, ids
         self._masked = masked
-        self._parts: dict[int, list[str]] = {}  # the text, then one line for each call
+        self._texts: dict[int, str] = {}
+        self._calls: dict[int, list[str]] = {}  # one line for each call, of the messages that have some
 
     def entries(self, places: Sequence[int], cap: int = LONGEST) -> list[str]:
         """The messages at these places, in about `cap` characters each."""
-        unread = [at for at in places if at not in self._parts]
-        parts = [_parts(self._messages[at]) for at in unread]
-        if self._masked:
-            masked = iter(mask_all(list(chain.from_iterable(parts))))  # all at once: that is much faster
-            parts = [list(islice(masked, len(each))) for each in parts]
-        self._parts.update(zip(unread, parts, strict=True))
-        return [_entry(self._messages[at], self._ids[at], self._parts[at], cap) for at in places]
+        self._read([at for at in places if at not in self._texts])
+        return [self._entry(at, cap) for at in places]
+
+    def _read(self, places: Sequence[int]) -> None:
+        messages = self._messages
+        texts = [excerpt(text_of(messages[at]), LONGEST) for at in places]
+        calls = {at: _lines(messages[at]) for at in places if messages[at].get("tool_calls")}
+        if self._masked:  # all at once: that is much faster
+            masked = iter(mask_all([*texts, *chain.from_iterable(calls.values())]))
+            texts = list(islice(masked, len(texts)))
+            calls = {at: list(islice(masked, len(lines))) for at, lines in calls.items()}
+        self._texts.update(zip(places, texts, strict=True))
+        self._calls.update(calls)
+
+    def _entry(self, at: int, cap: int) -> str:
+        role, name, number = self._messages[at].get("role") or "?", self._messages[at].get("name"), self._ids[at]
+        who = str(role).upper() if number is None else f"{str(role).upper()} {number}"
+        if role == "tool" and name:
+            who = f"{who} {name}"
+        shown = f"[{who}] {excerpt(self._texts[at], cap)}".rstrip()
+        if at not in self._calls:
+            return shown
+        return "\n  calls ".join([shown, *(excerpt(call, cap // ARGUMENTS) for call in self._calls[at])])
 
 
-def _parts(message: Message) -> list[str]:
-    text = excerpt(text_of(message), LONGEST)
-    if not message.get("tool_calls"):
-        return [text]
-    return [text, *(f"{tool}({excerpt(given, LONGEST // ARGUMENTS)})" for _, tool, given in calls_of(message))]
-
-
-def _entry(message: Message, number: int | None, parts: Sequence[str], cap: int) -> str:
-    role = message.get("role") or "?"
-    who = str(role).upper() if number is None else f"{str(role).upper()} {number}"
-    if role == "tool" and message.get("name"):
-        who = f"{who} {message['name']}"
-    shown = f"[{who}] {excerpt(parts[0], cap)}".rstrip()
-    if len(parts) == 1:
-        return shown
-    return "\n  calls ".join([shown, *(excerpt(call, cap // ARGUMENTS) for call in parts[1:])])
+def _lines(message: Message) -> list[str]:
+    return [f"{tool}({excerpt(given, LONGEST // ARGUMENTS)})" for _, tool, given in calls_of(message)]
 
 
 MOST_PIECES = 8

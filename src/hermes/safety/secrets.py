@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left, bisect_right
+from functools import cache
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -39,6 +40,7 @@ _FEWEST_ACCOUNT_DIGITS = 12
 # look for sixty words one after the other takes six times as long.
 
 _ANY_BYTE = range(256)
+_AT_ONCE = 64_000  # characters; what is made of more does not stay in the processor's cache
 _WORD_BREAKS = [byte for byte in _ANY_BYTE if not bytes((byte,)).isalpha()]
 
 
@@ -61,21 +63,50 @@ class Beginnings:
 
     def places(self, text: bytes) -> Iterator[int]:
         """Every place where one of the words may begin, in any case, and some where none does."""
-        padded = text + b" " * len(self._tables)
-        common = -1
-        for place, table in enumerate(self._tables):
-            common &= int.from_bytes(padded[place : place + len(text)].translate(table), "little")
-        return _marked(common, len(text))
+        for start in range(0, len(text), _AT_ONCE):
+            size = min(_AT_ONCE, len(text) - start)
+            part = text[start : start + size + len(self._tables)].ljust(size + len(self._tables))
+            common = -1
+            for place, table in enumerate(self._tables):
+                common &= int.from_bytes(part[place : place + size].translate(table), "little")
+            yield from _marked(common, size, start)
 
 
-def _marked(common: int, length: int) -> Iterator[int]:
-    """The positions of the non-zero bytes of a long number."""
+class FewBeginnings:
+    """The same for two groups of words of four characters, in a third of the time: one table holds both."""
+
+    def __init__(self, *groups: str) -> None:
+        table = bytearray(256)
+        for first, group in zip((0, 4), groups, strict=True):
+            for word in group.split("|"):
+                for place, sign in enumerate(word):
+                    for byte in _accepted(sign, 0):
+                        table[byte] |= 1 << (first + place)
+        self._table = bytes(table)
+
+    def places(self, text: bytes) -> Iterator[int]:
+        """Every place where one of the words stands, in any case, and some where none does."""
+        # One byte on and one bit up stands what has to follow: two characters are compared at once, then two pairs.
+        common = int.from_bytes(text.translate(self._table), "little")
+        common &= common >> 9
+        common &= common >> 18
+        return _marked(common & _first_bits(len(text) // _AT_ONCE), len(text), 0)
+
+
+@cache
+def _first_bits(length: int) -> int:
+    """The first bit of both groups at every place of a text of less than `length + 1` times the usual size."""
+    return int.from_bytes(b"\x11" * (_AT_ONCE * (length + 1)), "little")
+
+
+def _marked(common: int, length: int, start: int) -> Iterator[int]:
+    """The positions of the non-zero bytes of a long number, counted from `start`."""
     if common:
         marks = common.to_bytes(length, "little")
         at = -1
         for mark in marks.translate(None, b"\0"):
             at = marks.index(mark, at + 1)
-            yield at
+            yield start + at
 
 
 def _accepted(word: str, place: int) -> Iterable[int]:
@@ -152,8 +183,13 @@ def mask_secrets(text: str) -> str:
 def mask_all(texts: Iterable[str]) -> list[str]:
     """Applies `mask_secrets` to each text; for many texts, much faster than one by one."""
     masked = list(texts)
-    for at in _suspects([unescaped(text) if "\\" in text else text for text in masked]):
-        masked[at] = mask_secrets(masked[at])
+    start = size = 0
+    for end, text in enumerate(masked, start=1):
+        size += len(text)
+        if size >= _AT_ONCE or end == len(masked):
+            for at in _suspects([unescaped(text) if "\\" in text else text for text in masked[start:end]]):
+                masked[start + at] = mask_secrets(masked[start + at])
+            start, size = end, 0
     return masked
 
 
@@ -167,8 +203,8 @@ _WORD_PLACES = Beginnings(
     "?ifr|basi|mysq|pat.|psk",
 )
 _BEFORE_WORDS = _listed("auth|requirepass|login|airtable|seed|mnemonic|recovery|wallet|phrase|words")
-# Four characters of each, those that are rare in prose.
-_BEFORE_PLACES = Beginnings("auth", "repa", "logi", "airt", "seed", "mnem|phra", "ecov", "wall|word")
+# Four characters of each. Which, and in which group, was chosen by trying many on the prose of our documentation.
+_BEFORE_PLACES = FewBeginnings("ogin|rtab|emon|ecov|alle|phra", "auth|repa|seed|word")
 _BEFORE_SECRETS = lazy_pattern(
     r"(?:sess|sid|cookie)[\w-]{0,40}[\"']?\s{0,3}[=:]|://[^\s\"'<>]{1,301}@"
     r"|(?:pin|puk|code|otp|cv[vc]|ssn|social sec|door|gate|lock|safe|backup)[^\0]{0,80}?[0-9]{3}"
