@@ -57,7 +57,7 @@ def test_a_search_for_nothing_asks_for_a_question(db: SessionDB, hermes: Command
     for nothing in ([""], [" "], ["", ""]):
         ran = hermes("sessions", "search", *nothing)
         assert (ran.code, ran.out) == (2, "")
-        assert "a question is needed" in ran.err
+        assert "the question is empty" in ran.err
         assert "install" not in ran.err
 
 

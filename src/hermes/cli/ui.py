@@ -13,7 +13,7 @@ from hermes.base.text import in_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import TextIO
+    from typing import Self, TextIO
 
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
@@ -160,13 +160,6 @@ def tell_damaged(count: int) -> int:
     return REFUSED
 
 
-def bytes_in_words(count: int) -> str:
-    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if count >= size:
-            return f"{count / size:,.1f} {unit}"
-    return f"{count} bytes"
-
-
 def moment_option(read: Callable[[str, float], float], text: str | None) -> float | None:
     return None if text is None else read(text, time.time())
 
@@ -189,17 +182,21 @@ _WIDTH = 24
 class Progress:
     """A line on standard error that shows how far long work has come; silent when nobody watches.
 
-    `total` is None when the end is not known; then only the count is shown.
+    `total` is 0 when the end is not known; then only the count is shown.
     """
 
-    def __init__(
-        self, label: str = "", total: int | None = None, *, unit: str = "", stream: TextIO | None = None
-    ) -> None:
+    def __init__(self, label: str = "", total: int = 0, *, unit: str = "", stream: TextIO | None = None) -> None:
         self._label, self._total, self._unit = label, total, unit
         self._stream = stream or sys.stderr
         self._watched = self._stream.isatty()
         self._next = 0.0
         self._shown = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def update(self, done: int) -> None:
         if time.monotonic() < self._next:
@@ -225,8 +222,7 @@ class Progress:
     def _write(self, text: str) -> None:
         if self._watched:
             self._shown = True
-            self._stream.write(f"\r\x1b[K{text}")
-            self._stream.flush()
+            print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
 
 
 _LOOK_EVERY = 0.1  # seconds

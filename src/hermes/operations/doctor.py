@@ -56,7 +56,7 @@ _SHOWN = 3
 _SCRATCH = ".doctor-"  # and a process id: where `_scratch_database` works
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Options:
     """Whether doctor repairs and connects, and how it reports progress."""
 

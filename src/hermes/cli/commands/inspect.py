@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound, SettingsError
@@ -72,11 +73,7 @@ def _delegate(given: ui.Given, context: ui.Context) -> int:
 
 
 def _consent() -> Callable[[str], bool] | None:
-    def ask(question: str) -> bool:
-
-        return ui.said_yes(ui.visible(question))
-
-    return ask if sys.stdin.isatty() else None
+    return (lambda question: ui.said_yes(ui.visible(question))) if sys.stdin.isatty() else None
 
 
 def _tools_of_the_agent(context: ui.Context) -> list[Tool]:
@@ -113,21 +110,18 @@ def run_prompt(given: ui.Given, context: ui.Context) -> None:
         parts.close()
     sizes = prompt.sizes()
     total = {"characters": len(prompt.text), "tokens": sum(size["tokens"] for size in sizes)}
-    ui.show(
-        given,
-        {"prompt": prompt.text, "sections": sizes, "total": total},
-        *([f"{prompt.text}\n"] if not given.sizes else []),
-        *(
-            f"{size['name']:<26} {size['characters']:>8,} characters  about {size['tokens']:>6,} tokens"
-            for size in [*sizes, {"name": "total", **total}]
-        ),
-    )
+    lines = [] if given.sizes else [f"{prompt.text}\n"]
+    lines += [
+        f"{each['name']:<26} {each['characters']:>8,} characters  about {each['tokens']:>6,} tokens"
+        for each in [*sizes, {"name": "total", **total}]
+    ]
+    ui.show(given, {"prompt": prompt.text, "sections": sizes, "total": total}, *lines)
 
 
 def _print_difference(parts: SessionParts, name: str, now: str) -> None:
     session = parts.database.resolve(name)
     if session is None:
-        raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows them")
+        raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows ids and titles")
     then = parts.database.session_details(session.id).get("system_prompt", "")
     import difflib  # a call of a tool starts without it
 
@@ -250,14 +244,8 @@ def bench_self(given: ui.Given, context: ui.Context) -> None:
         seconds = context.settings.number("auxiliary.compression.timeout")
         prices = context.settings.get("model.prices") or {}
         model = (found.name, lambda system, text: answer(found, system, text, seconds), prices)
-    progress = ui.Progress("asking", 100)
-    try:
-        with past as db:
-            figures = run_self(
-                db, limit=given.limit, model=model, progress=lambda done, all_: progress.update(100 * done // all_)
-            )
-    finally:
-        progress.close()
+    with ui.Progress() as progress, past as db:
+        figures = run_self(db, limit=given.limit, model=model, progress=partial(progress.stage, "asking"))
     if given.chart:
         try:
             with open(given.chart, "w", encoding="utf-8") as file:

@@ -7,6 +7,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
+from rich.filesize import decimal
+
 from hermes.base.dates import since, until
 from hermes.base.errors import ForeignSettings, NotFound, SettingsError
 from hermes.base.text import counted
@@ -42,14 +44,8 @@ if TYPE_CHECKING:
 
 
 def claw_migrate(given: ui.Given, context: ui.Context) -> int:
-    options = _options(
-        given,
-        source=given.source,
-        preset=given.preset,
-        workspace_target=given.workspace_target,
-        skill_conflict=given.skill_conflict,
-    )
-    return carry_out(given, context, Migration(context.home, options).plan())
+    chosen = ui.pick(given, "source", "preset", "workspace_target", "skill_conflict")
+    return carry_out(given, context, Migration(context.home, _options(given, **chosen)).plan())
 
 
 def _options(given: ui.Given, **more: Any) -> Options:
@@ -118,13 +114,9 @@ def claw_cleanup(given: ui.Given, _context: ui.Context) -> None:
 
 
 def _adopt(given: ui.Given, context: ui.Context) -> int:
-    progress = ui.Progress("importing", None, unit=" messages")
     options = _options(given, source=given.path or _old_home(context))
-    adoption = Adoption(context.home, options, lambda _stage, done, _total: progress.update(done))
-    try:
-        return carry_out(given, context, adoption.plan())
-    finally:
-        progress.close()
+    with ui.Progress() as progress:
+        return carry_out(given, context, Adoption(context.home, options, progress.stage).plan())
 
 
 def _old_home(context: ui.Context) -> str:
@@ -156,10 +148,8 @@ def run_export(given: ui.Given, context: ui.Context) -> int:
     )
     lock = _lock(given)
     out = given.out or f"hermes-export-{time.strftime('%Y%m%d-%H%M%S')}.zip{ENCRYPTED if lock else ''}"
-    progress = ui.Progress("exporting", None, unit=" records")
-    with at_hand(context.home) as place:
+    with at_hand(context.home) as place, ui.Progress("exporting", unit=" records") as progress:
         done = export_home(place, out, selection, progress.update, lock=lock)
-    progress.close()
     held = f"{counted(done.files, 'file')} with {_conversations(done)}"
     lines = [f"{done.out} holds {held}; its checksums were verified"]
     secrets = " (--with-secrets includes secrets)"
@@ -214,16 +204,9 @@ def run_import(given: ui.Given, context: ui.Context) -> int:
     if given.merge:
         with ArchiveReader.open(given.source, _key(given)) as reader:
             return carry_out(given, context, MergeExport(context.home, reader, _options(given)).plan())
-    progress = ui.Progress("importing", None, unit=" records")
-    done = import_home(
-        given.source,
-        context.home.path,
-        replace=given.replace,
-        enable=given.enable,
-        progress=progress.update,
-        key=_key(given),
-    )
-    progress.close()
+    how = {"replace": given.replace, "enable": given.enable, "key": _key(given)}
+    with ui.Progress("importing", unit=" records") as progress:
+        done = import_home(given.source, context.home.path, progress=progress.update, **how)
     lines = [f"{context.home.path} now holds {counted(done.files, 'file')} with {_conversations(done)}"]
     _show_restored(given, context, done, lines, "sessions", "messages", "taken_back")
     return ui.OK
@@ -246,16 +229,13 @@ def backup_create(given: ui.Given, context: ui.Context) -> None:
         out = given.out or (new_backup(home.path, lock) if place != home.path else None)
         backup = create_backup(place, out, why=given.why, elsewhere=elsewhere, lock=lock)
     removed = prune_backups(home.path, given.keep) if given.keep else []
-    ui.show(
-        given,
-        {**_as_json(backup), "removed": removed, "problem": problem},
-        f"{backup.path} holds {counted(backup.files, 'file')} ({ui.bytes_in_words(backup.bytes)}); "
-        "every checksum was verified",
-        *(f"with what the provider keeps at {path}" for path in backup.provider_paths),
-        *(f"left out: {path} (no regular file)" for path in backup.left_out),
-        *(f"removed the older {path}" for path in removed),
-        *([f"note: {problem}"] if problem else []),
-    )
+    held = f"{counted(backup.files, 'file')} ({decimal(backup.bytes)})"
+    lines = [f"{backup.path} holds {held}; every checksum was verified"]
+    lines += [f"with what the provider keeps at {path}" for path in backup.provider_paths]
+    lines += [f"left out: {path} (not a regular file)" for path in backup.left_out]
+    lines += [f"removed the older {path}" for path in removed]
+    lines += [f"note: {problem}"] if problem else []
+    ui.show(given, {**_as_json(backup), "removed": removed, "problem": problem}, *lines)
 
 
 def backup_list(given: ui.Given, context: ui.Context) -> None:
@@ -263,7 +243,7 @@ def backup_list(given: ui.Given, context: ui.Context) -> None:
     lines = []
     for backup in found:
         note = f"  {backup.problem or backup.why}" if backup.problem or backup.why else ""
-        lines.append(f"{ui.when(backup.made_at)}  {ui.bytes_in_words(backup.bytes):>10}  {backup.path}{note}")
+        lines.append(f"{ui.when(backup.made_at)}  {decimal(backup.bytes):>10}  {backup.path}{note}")
     none = "there are no backups yet; `hermes backup create` makes one"
     ui.show(given, [_as_json(backup) for backup in found], *(lines or [none]))
 
@@ -271,21 +251,15 @@ def backup_list(given: ui.Given, context: ui.Context) -> None:
 def backup_verify(given: ui.Given, context: ui.Context) -> None:
     path = _named(given.file, context)
     count = verify_backup(path, _key(given))
-    ui.show(
-        given,
-        {"path": path, "files": count, "sound": True},
-        f"{path} is whole: {counted(count, 'file')}, every checksum matches",
-    )
+    line = f"{path} is whole: {counted(count, 'file')}, every checksum matches"
+    ui.show(given, {"path": path, "files": count, "sound": True}, line)
 
 
 def backup_restore(given: ui.Given, context: ui.Context) -> None:
     path, home = _named(given.file, context), context.home.path
     if os.path.isdir(home):
-        ui.confirm(
-            given,
-            f"put {path} in the place of {home}?",
-            "nothing was changed; --yes restores without asking (the home that is there is kept beside it)",
-        )
+        otherwise = "nothing was changed; --yes restores without asking (the present home is kept beside it)"
+        ui.confirm(given, f"replace {home} by {path}?", otherwise)
     done = restore_backup(path, home, enable=given.enable, key=_key(given))
     lines = [f"{home} is as it was: {counted(done.files, 'file')}", *done.beside]
     _show_restored(given, context, done, lines, "beside")

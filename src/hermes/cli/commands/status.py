@@ -6,13 +6,14 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rich.filesize import decimal
+
 from hermes.base.errors import SettingsError, StorageError
 from hermes.base.events import PROBLEM
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.compaction.engine import BUILT_IN
 from hermes.conversations.database import Pages, SessionDB
-from hermes.operations.doctor import Options, examine
 from hermes.operations.status import collect_status
 from hermes.portability.move import homes_below, left_behind, move_person
 from hermes.settings.config import conversations_of, storage_address, whose
@@ -26,7 +27,7 @@ def _session_lines(state: dict[str, Any]) -> Iterator[str]:
     if "problem" in state:
         yield f"sessions  ! {state['problem']}"
     else:
-        size = f", {ui.bytes_in_words(state['file_bytes'])} on disk" if "file_bytes" in state else ""
+        size = f", {decimal(state['file_bytes'])} on disk" if "file_bytes" in state else ""
         held = f"{counted(state['conversations'], 'conversation')}, {counted(state['messages'], 'message')}"
         yield f"sessions  {held}{size}"
         grown = (f"{counted(each['messages'], 'message')} in {each['month']}" for each in state["by_month"])
@@ -122,16 +123,17 @@ _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 
 
 def run_doctor(given: ui.Given, context: ui.Context) -> int:
-    progress = ui.Progress()
-    options = Options(fix=given.fix, connect=not given.offline, progress=progress.stage)
+    from hermes.operations.doctor import Options, examine  # loads what `hermes status` has no use for
+
     checks = []
-    for check in examine(context.home, options):
-        checks.append(check)
-        if not given.json:
-            progress.close()
-            ui.line(f"{_SIGNS[check.state]} {check.name}: {check.found}{' (fixed)' if check.fixed else ''}")
-            if check.remedy:
-                ui.line(f"    → {check.remedy}")
+    with ui.Progress() as progress:
+        for check in examine(context.home, Options(given.fix, not given.offline, progress.stage)):
+            checks.append(check)
+            if not given.json:
+                progress.close()
+                ui.line(f"{_SIGNS[check.state]} {check.name}: {check.found}{' (fixed)' if check.fixed else ''}")
+                if check.remedy:
+                    ui.line(f"    → {check.remedy}")
     healthy = not any(check.state == PROBLEM for check in checks)
     if given.json:
         ui.print_json({"healthy": healthy, "checks": [check.as_json() for check in checks]})
@@ -177,9 +179,8 @@ def storage_status(given: ui.Given, context: ui.Context) -> None:
     where = given.url or conversations_of(context.home)["path"]
     if not is_address(where):
         size = os.path.getsize(where) if os.path.exists(where) else 0
-        ui.show(
-            given, {"engine": "sqlite", "path": where, "bytes": size}, f"SQLite: {where}, {ui.bytes_in_words(size)}"
-        )
+        document = {"engine": "sqlite", "path": where, "bytes": size}
+        ui.show(given, document, f"SQLite: {where}, {decimal(size)}")
         return
     from hermes.storage.postgres.schema import status
 
@@ -193,7 +194,7 @@ def storage_status(given: ui.Given, context: ui.Context) -> None:
 
 
 def _status_lines(found: dict[str, Any]) -> Iterator[str]:
-    yield f"PostgreSQL {found['version']}: {found['address']}, {ui.bytes_in_words(found['bytes'])}"
+    yield f"PostgreSQL {found['version']}: {found['address']}, {decimal(found['bytes'])}"
     if not found["prepared"]:
         yield "! not prepared yet: `hermes storage init`"
     elif found["missing"]:
@@ -233,9 +234,8 @@ def storage_move(given: ui.Given, context: ui.Context) -> None:
     address = _checked(given.to or given.origin)
     told, lines = [], []
     for home in homes_below(context.home):
-        progress = ui.Progress()
-        moved = move_person(home, address, there=bool(given.to), progress=partial(progress.stage, whose(home)))
-        progress.close()
+        with ui.Progress() as progress:
+            moved = move_person(home, address, there=bool(given.to), progress=partial(progress.stage, whose(home)))
         told.append({"person": whose(home), **moved})
         place = PostgresDocuments(address, whose(home)).path if given.to else home.path
         lines.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import contextmanager
 from functools import partial
@@ -23,6 +24,7 @@ from hermes.memory.entries import (
     replay,
 )
 from hermes.memory.store import MemoryStore, find, usage
+from hermes.settings.home import named_project, namesakes, project_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from hermes.memory.store import Written
 
 
+_NO_CHANGES = "nothing has changed yet"
 BY_HAND = Cause(origin="user", note="from the command line")
 
 
@@ -40,19 +43,13 @@ def open_store(context: ui.Context, given: ui.Given | None = None) -> MemoryStor
     Where only the target is named, they are those of the repository around the current folder, as in a chat there.
     What is changed in it is kept for the memory providers of the settings.
     """
-    words = getattr(given, "project", None)
-    if given is not None and getattr(given, "target", None) == "":
+    words, target = getattr(given, "project", None), getattr(given, "target", None)
+    if given is not None and target == "":
         given.target = "project" if words else "memory"
     project = ""
     if words:
-        from hermes.settings.home import named_project
-
         project = named_project(words)
-    elif getattr(given, "target", None) == "project" and context.settings.text("memory.projects") == "auto":
-        import os
-
-        from hermes.settings.home import project_of
-
+    elif target == "project" and context.settings.text("memory.projects") == "auto":
         project = project_of(os.getcwd())
     store = MemoryStore.open(context.home, settings=context.settings, project=project)
     if context.settings.text("memory.provider") or context.settings.texts("memory.providers"):
@@ -74,15 +71,16 @@ def _numbered(store: MemoryStore, target: str, word: str, given: ui.Given) -> st
 def report(given: ui.Given, *writes: Written, several: bool = False) -> None:
     """Says what a write did; with `several`, scripts get a list."""
     documents = [
-        {
-            **ui.pick(written, "target", "message", "usage"),
-            "change": written.change.id if written.change else None,
-            "entries": list(written.entries),
-            "archived": [ui.pick(each, "entry", "reason") for each in written.archived],
-        }
-        for written in writes
+        {**ui.pick(each, "target", "message"), "change": each.change.id if each.change else None, **after(each)}
+        for each in writes
     ]
     ui.show(given, documents if several else documents[0], *map(in_words, writes))
+
+
+def after(written: Written) -> dict[str, Any]:
+    """How the file is after a write, for JSON."""
+    archived = [ui.pick(each, "entry", "reason") for each in written.archived]
+    return {"usage": written.usage, "entries": list(written.entries), "archived": archived}
 
 
 def in_words(written: Written) -> str:
@@ -92,30 +90,18 @@ def in_words(written: Written) -> str:
 
 
 def _list_archived(given: ui.Given, store: MemoryStore) -> None:
-    found = {target: store.archived(target) for target in _chosen(store, given)}
+    document: dict[str, list[dict[str, Any]]] = {}
     lines = []
-    for target, archived in found.items():
+    for target in _chosen(store, given):
+        archived, document[target] = store.archived(target), []
         lines.append(f"{target}  {len(archived)} archived")
         for each in archived:
-            lines.append(ui.indented(each.entry, f"  {ui.when(each.at)[:10]}  "))
-            now = f"; now: {preview(each.into)!r}" if each.into else ""
-            lines.append(f"              {each.change}: {each.reason}{now}")
-    ui.show(
-        given,
-        {
-            target: [
-                {
-                    **ui.pick(each, "entry", "change", "reason"),
-                    "archived_at": each.at,
-                    "when": ui.when(each.at),
-                    "into": each.into or None,
-                }
-                for each in archived
-            ]
-            for target, archived in found.items()
-        },
-        *lines,
-    )
+            when, into = ui.when(each.at), f"; now: {preview(each.into)!r}" if each.into else ""
+            lines.append(ui.indented(each.entry, f"  {when[:10]}  "))
+            lines.append(f"              {each.change}: {each.reason}{into}")
+            times = {"archived_at": each.at, "when": when, "into": each.into or None}
+            document[target].append({**ui.pick(each, "entry", "change", "reason"), **times})
+    ui.show(given, document, *lines)
 
 
 def _chosen(store: MemoryStore, given: ui.Given) -> Sequence[str]:
@@ -162,14 +148,8 @@ def memory_list(given: ui.Given, context: ui.Context) -> None:
         reading = store.read(target)
         beside = _beside(store, target, reading.entries)
         used = usage(reading.entries, store.limit(target))
-        document[target] = {
-            "entries": list(reading.entries),
-            "usage": used,
-            "limit": store.limit(target),
-            "file": store.path(target),
-            "problem": reading.drift or None,
-            **beside,
-        }
+        document[target] = {"entries": list(reading.entries), "usage": used, "limit": store.limit(target)}
+        document[target] |= {"file": store.path(target), "problem": reading.drift or None, **beside}
         lines.append(f"{target}  {used}")
         for number, entry in enumerate(reading.entries, start=1):
             lines.append(ui.indented(entry, f"{number:>4} {'*' if entry in beside['pinned'] else ' '}"))
@@ -184,13 +164,9 @@ def memory_list(given: ui.Given, context: ui.Context) -> None:
 
 def _namesakes(store: MemoryStore) -> list[str]:
     """Where the notes of a project without any may be: those of a repository stay with the place it was in."""
-    import os
-
-    from hermes.settings.home import namesakes
-
     folder = os.path.dirname(os.path.dirname(store.path("project")))
     return [
-        f"      there are notes of {each}, in another place (`hermes memory list --project {each}`); when it was "
+        f"      there are notes of {each}, which was elsewhere (`hermes memory list --project {each}`); if it was "
         f"moved here, move the files of {os.path.join(folder, each)} to {os.path.join(folder, store.project)}"
         for each in namesakes(folder, store.project)
     ]
@@ -215,38 +191,29 @@ def memory_show(given: ui.Given, context: ui.Context) -> None:
         at = index_of(entries, numbered or words, whole=bool(numbered))
     entry = entries[at]
     marks, known = store.marks(given.target)[entry], store.provenance(given.target)[entry]
-    change = known.change
+    change, earlier = known.change, store.earlier(given.target, entry)
     note, session = (change.cause.note, change.cause.session) if change else ("", "")
+    document = {"target": given.target, "number": at + 1, "entry": entry, "characters": len(entry)}
+    document |= {"origin": known.origin, "note": note, "session": session}
+    document |= {"change": change.id if change else None, "at": change.at if change else None}
+    document |= {**ui.pick(marks, "uses", "pinned", "category"), "last_used": marks.last_used or None}
+    document["earlier"] = [ui.pick(each, "entry", "since", "until", "change") for each in earlier]
     by = f"{f' ({note})' if note else ''}{f', session {session}' if session else ''}"
     used = f"{ui.when(marks.last_used)} (uses: {marks.uses})" if marks.last_used else "not since it was added"
-    marked = ", ".join(filter(None, ["pinned" if marks.pinned else "", marks.category]))
-    earlier = store.earlier(given.target, entry)
-    before = [ui.indented(each.entry, f"until {_day(each.until)}  ") for each in earlier] if given.history else []
-    ui.show(
-        given,
-        {
-            "target": given.target,
-            "number": at + 1,
-            "entry": entry,
-            "characters": len(entry),
-            "origin": known.origin,
-            "note": note,
-            "session": session,
-            "change": change.id if change else None,
-            "at": change.at if change else None,
-            "uses": marks.uses,
-            "last_used": marks.last_used or None,
-            **ui.pick(marks, "pinned", "category"),
-            "earlier": [ui.pick(each, "entry", "since", "until", "change") for each in earlier],
-        },
+    lines = [
         f"{entry}\n",
         f"entry     {at + 1} of {len(entries)} in {given.target}, {len(entry):,} characters",
         f"origin    {known.origin}{by}{'' if known.trusted else ', not trusted'}",
         f"added     {f'{ui.when(change.at)}, change {change.id}' if change else 'unknown'}",
         f"last use  {used}",
-        *([f"marks     {marked}"] if marked else []),
-        *([f"earlier   {counted(len(earlier), 'value')} (--history)"] if earlier and not given.history else before),
-    )
+    ]
+    if marked := ", ".join(filter(None, ["pinned" if marks.pinned else "", marks.category])):
+        lines.append(f"marks     {marked}")
+    if given.history:
+        lines += [ui.indented(each.entry, f"until {_day(each.until)}  ") for each in earlier]
+    elif earlier:
+        lines.append(f"earlier   {counted(len(earlier), 'value')} (--history)")
+    ui.show(given, document, *lines)
 
 
 def memory_conflicts(given: ui.Given, context: ui.Context) -> None:
@@ -256,12 +223,11 @@ def memory_conflicts(given: ui.Given, context: ui.Context) -> None:
         if not 0 < given.settle <= len(found):
             raise NotFound(f"there is no conflict {given.settle}; `hermes memory conflicts` lists {len(found)}")
         conflict = found[given.settle - 1]
-        written = store.settle(conflict, given.keep, cause=BY_HAND)
-        if written is not None:
+        if written := store.settle(conflict, given.keep, cause=BY_HAND):
             report(given, written)
             return
-        document = {"target": conflict.target, "old": conflict.old, "new": conflict.new, "keep": "both"}
-        ui.show(given, document, "Settled. Both stay, and are not asked about again.")
+        document = {**ui.pick(conflict, "target", "old", "new"), "keep": "both"}
+        ui.show(given, document, "Settled. Both entries stay, and Hermes will not ask about them again.")
         return
     lines = [] if found else ["no entries contradict each other"]
     for number, each in enumerate(found, start=1):
@@ -270,7 +236,7 @@ def memory_conflicts(given: ui.Given, context: ui.Context) -> None:
         lines.append(ui.indented(each.new, f"      {_day(each.new_at)}  "))
     if found:
         lines.append("`hermes memory conflicts --settle N --keep new|old|both` settles one")
-    ui.show(given, [{**ui.pick(each, "target", "old", "new", "old_at", "new_at")} for each in found], *lines)
+    ui.show(given, [ui.pick(each, "target", "old", "new", "old_at", "new_at") for each in found], *lines)
 
 
 def _day(moment: float) -> str:
@@ -293,10 +259,8 @@ def _change_entry(given: ui.Given, context: ui.Context, words: str, content: str
     store = open_store(context, given)
     with _hinting_at_target(store, given, words):
         entry = _numbered(store, given.target, words, given)
-        if content is None:
-            written = store.remove(given.target, entry or words, cause=BY_HAND, whole=bool(entry))
-        else:
-            written = store.replace(given.target, entry or words, content, cause=BY_HAND, whole=bool(entry))
+        change = store.remove if content is None else partial(store.replace, content=content)
+        written = change(given.target, entry or words, cause=BY_HAND, whole=bool(entry))
     if words.isdecimal() and written.change is not None:  # whoever gave a number sees which entry it was
         written = written.saying(f"{written.message} It was {preview(written.change.removed()[0])!r}.")
     report(given, written)
@@ -308,8 +272,7 @@ def _hinting_at_target(store: MemoryStore, given: ui.Given, words: str) -> Itera
     try:
         yield
     except WriteRefused as refused:
-        hint = _hint(store, given, words) if refused.kind == "no_match" else ""
-        if not hint:
+        if refused.kind != "no_match" or not (hint := _hint(store, given, words)):
             raise
         raise WriteRefused(hint, kind=refused.kind, details=refused.details) from refused
 
@@ -339,26 +302,18 @@ def memory_log(given: ui.Given, context: ui.Context) -> None:
     wanted = [each for each in changes if any(given.grep in entry for entry in each.removed() + each.added())]
     wanted = [each for each in reversed(wanted) if not given.session or each.id in told]
     wanted = wanted[: given.limit] if given.limit else wanted
-    lines = []
+    document, lines = [], []
     if not wanted:
-        lines.append("no such change; `hermes memory log` shows all" if changes else "nothing has changed yet")
+        lines.append("no change matches; `hermes memory log` shows all" if changes else _NO_CHANGES)
     for change in wanted:
+        row = {**ui.pick(change, "id", "target", "at", "action"), "when": ui.when(change.at)}
+        row |= {**ui.pick(change.cause, "origin", "session", "note"), "undoes": change.undoes or None}
+        row |= {"removed": change.removed(), "added": change.added()}
+        row["archived"] = [ui.pick(each, "entry", "reason", "into") for each in change.archived]
+        document.append(row | ({"told": told[change.id]} if told else {}))
         lines += [_headline(change), *([f"      {told[change.id]}"] if told else [])]
         lines += _difference(change.removed(), change.added())
         lines += [f"      archived {preview(each.entry)!r}: {each.reason}" for each in change.archived]
-    document = [
-        {
-            **ui.pick(change, "id", "target", "at", "action"),
-            "when": ui.when(change.at),
-            **ui.pick(change.cause, "origin", "session", "note"),
-            "undoes": change.undoes or None,
-            "removed": change.removed(),
-            "added": change.added(),
-            "archived": [ui.pick(each, "entry", "reason", "into") for each in change.archived],
-            **({"told": told[change.id]} if told else {}),
-        }
-        for change in wanted
-    ]
     ui.show(given, document, *lines)
 
 
@@ -412,9 +367,7 @@ def _find(store: MemoryStore, change_id: str | None) -> Change:
     for change in reversed(changes):
         if change_id in (None, change.id):
             return change
-    raise NotFound(
-        f"there is no change {change_id}; `hermes memory log` lists them" if changes else "nothing has changed yet"
-    )
+    raise NotFound(f"there is no change {change_id}; `hermes memory log` lists them" if changes else _NO_CHANGES)
 
 
 def _headline(change: Change) -> str:

@@ -10,7 +10,7 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.commands.inspect import judge, judged_lines
 from hermes.cli.commands.portability import carry_out
-from hermes.cli.memory.entries import BY_HAND, in_words, open_store, report
+from hermes.cli.memory.entries import BY_HAND, after, in_words, open_store, report
 from hermes.memory.approval import Approvals
 from hermes.memory.store import TARGETS, usage
 from hermes.operations.checks import examine
@@ -23,7 +23,7 @@ from hermes.settings.home import named_project
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hermes.memory.store import MemoryStore, Written
+    from hermes.memory.store import MemoryStore
     from hermes.session.approvals import PendingWrite
 
 
@@ -47,18 +47,8 @@ def memory_status(given: ui.Given, context: ui.Context) -> None:
     lines += [line for each in providers for line in _provider_lines(each)]
     if not providers:
         lines.append("no external memory (`hermes memory setup`)")
-    ui.show(
-        given,
-        {
-            "home": context.home.path,
-            "files": files,
-            "write_approval": approval,
-            "pending": len(waiting),
-            "unreadable_pending": unreadable,
-            "providers": providers,
-        },
-        *lines,
-    )
+    document = {"home": context.home.path, "files": files, "write_approval": approval, "pending": len(waiting)}
+    ui.show(given, {**document, "unreadable_pending": unreadable, "providers": providers}, *lines)
 
 
 def _provider_lines(found: dict[str, Any]) -> Iterator[str]:
@@ -118,16 +108,11 @@ def _approve(given: ui.Given, context: ui.Context, *, skills: bool) -> None:
         for each in map(pending.get, chosen):
             pending.edit(each.id, _edited(each, given.text))
     done = [pending.approve(each) for each in chosen]
-    documents = [{**each.as_dict(), "id": each.pending.id, **_state(each.written)} for each in done]
+    documents = [
+        {**each.as_dict(), "id": each.pending.id, **(after(each.written) if each.written else {})} for each in done
+    ]
     lines = (in_words(each.written) if each.written else f"{each.pending.id}: {each.message}" for each in done)
     ui.show(given, documents, *lines)
-
-
-def _state(written: Written | None) -> dict[str, Any]:
-    if written is None:  # no change of memory
-        return {}
-    moved = [ui.pick(each, "entry", "reason") for each in written.archived]
-    return {"usage": written.usage, "entries": list(written.entries), "archived": moved}
 
 
 def _edited(pending: PendingWrite, text: str | None) -> list[str]:

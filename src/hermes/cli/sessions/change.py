@@ -11,6 +11,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from rich.filesize import decimal
+
 from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
@@ -27,6 +29,7 @@ from hermes.portability.transcripts import (
     FORMATS,
     HERMES_AGENT,
     JSONL,
+    Imported,
     TranscriptImport,
     check_name,
     recognised,
@@ -43,7 +46,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO, TextIO
 
     from hermes.portability.conversations_export import Writer
-    from hermes.portability.transcripts import Imported, Source
+    from hermes.portability.transcripts import Source
     from hermes.settings.home import Home
     from hermes.storage.local.repair.check import Repair
     from hermes.storage.records import Session
@@ -58,11 +61,8 @@ def sessions_rename(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         session = named_exactly(db, given.session)
         title = db.rename(session.id, " ".join(given.title))
-    ui.show(
-        given,
-        {"session_id": session.id, "title": title},
-        f"{session.id} is now called {ui.visible(title or '(nothing)')}",
-    )
+    line = f"{session.id} is now called {ui.visible(title or '(nothing)')}"
+    ui.show(given, {"session_id": session.id, "title": title}, line)
 
 
 def sessions_delete(given: ui.Given, context: ui.Context) -> None:
@@ -86,11 +86,9 @@ def sessions_prune(given: ui.Given, context: ui.Context) -> None:
             lines = [f"{many} would be deleted, the least recently used first:"]
             lines += [f"  {each.id}  {ui.when(each.last_active)[:16]}  {name_of(each)[:60]}" for each in old[:_LISTED]]
             lines += [f"  and {len(old) - _LISTED:,} more (--json lists all)"] if len(old) > _LISTED else []
-            ui.show(
-                given,
-                {"dry_run": given.dry_run, "conversations": len(old), "sessions": [as_json(each) for each in old]},
-                *(lines if old else [f"no ended conversation was unused for {unused}"]),
-            )
+            document = {"dry_run": given.dry_run, "conversations": len(old)}
+            document["sessions"] = [as_json(each) for each in old]
+            ui.show(given, document, *(lines if old else [f"no ended conversation was unused for {unused}"]))
             return
         otherwise = f"{many} would be deleted; nothing was (--yes deletes, --dry-run lists)"
         ui.confirm(given, f"delete {many} not used for {unused}, for good?", otherwise)
@@ -103,19 +101,16 @@ def sessions_prune(given: ui.Given, context: ui.Context) -> None:
 def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
     """Deletes whole conversations, part by part; branches that grew out of them stay."""
     sessions: list[str] = []
-    messages = conversations = 0
-    rows = list(chosen)
-    progress = ui.Progress("deleting", len(rows))
-    for session in rows:
-        for part in reversed(db.lineage(session.id)):
-            if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
-                messages += part.message_count
-                sessions.append(part.id)
-                db.delete(part.id)
-        conversations += 1
-        progress.update(conversations)
-    progress.close()
-    return {"conversations": conversations, "sessions": sessions, "messages": messages}
+    messages, rows = 0, list(chosen)
+    with ui.Progress("deleting", len(rows)) as progress:
+        for done, session in enumerate(rows, start=1):
+            for part in reversed(db.lineage(session.id)):
+                if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
+                    messages += part.message_count
+                    sessions.append(part.id)
+                    db.delete(part.id)
+            progress.update(done)
+    return {"conversations": len(rows), "sessions": sessions, "messages": messages}
 
 
 def _show_removed(given: ui.Given, removed: dict[str, Any], **more: bool) -> None:
@@ -128,37 +123,34 @@ def sessions_optimize(given: ui.Given, context: ui.Context) -> None:
     with open_existing(context) as db:
         upkeep = Maintenance.of_db(db)
         before = upkeep.sizes()
-        indexed = db.index()
-        embedded = _embed(db)
-        progress = ui.Progress("merging the index, step")
-        steps = 0
-        for steps in upkeep.settle():
-            progress.update(steps)
+        indexed, embedded = db.index(), 0
+        with ui.Progress("computing vectors for search by meaning, messages") as progress:
+            while step := db.embed(_EMBEDDED_AT_ONCE):  # none where meaning is not searched
+                embedded += step
+                progress.update(embedded)
+        steps = _settle(upkeep)
         if given.vacuum:
             upkeep.rewrite()
-        progress.close()
         after = upkeep.sizes()
-    lines = [f"vectors of meaning made for {embedded:,} messages"] if embedded else []
+    lines = [f"vectors for search by meaning computed for {embedded:,} messages"] if embedded else []
     merged = f"index merged in {counted(steps, 'step')}" if steps else "the index was merged already"
     old, new = (sizes["file_bytes"] + sizes["log_bytes"] for sizes in (before, after))
     grown = " (it grew: merging writes the index anew before the old one is free for later messages)"
-    now = f"{ui.bytes_in_words(new)} now{grown if new > old else ''}"
-    lines.append(f"{merged}; {ui.bytes_in_words(old)} on disk before, {now}")
+    now = f"{decimal(new)} now{grown if new > old else ''}"
+    lines.append(f"{merged}; {decimal(old)} on disk before, {now}")
     if after["free_bytes"] > after["file_bytes"] // 4 and not given.vacuum:
-        lines.append(f"{ui.bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
+        lines.append(f"{decimal(after['free_bytes'])} are free inside the file; --vacuum gives them back")
     document = {"before": before, "after": after, "merge_steps": steps, "indexed": indexed, "embedded": embedded}
     ui.show(given, document, *lines)
 
 
-def _embed(db: SessionDB) -> int:
-    """Makes the vectors that searches have not made yet; none where meaning is not searched."""
-    embedded = 0
-    progress = ui.Progress("vectors of meaning, messages")
-    while step := db.embed(_EMBEDDED_AT_ONCE):
-        embedded += step
-        progress.update(embedded)
-    progress.close()
-    return embedded
+def _settle(upkeep: Maintenance) -> int:
+    """Merges the pieces of the index; in how many steps."""
+    steps = 0
+    with ui.Progress("merging the index, step") as progress:
+        for steps in upkeep.settle():
+            progress.update(steps)
+    return steps
 
 
 def sessions_export(given: ui.Given, context: ui.Context) -> int:
@@ -166,31 +158,20 @@ def sessions_export(given: ui.Given, context: ui.Context) -> int:
         raise SettingsError("name the conversations to export, or use --all")
     mask = unmasked if given.with_secrets else mask_secrets
     with open_existing(context) as db:
-        chosen = _chosen(db, given)
-        progress = ui.Progress("exporting", sum(session.message_count for session in chosen))
-        with _output(given.out, replace=given.force) as file:
-            writer = _writer(given.format, db, file.write, mask)
-            done = export(db, chosen, writer, progress.update)
-        progress.close()
+        parts = [part for name in given.sessions for part in db.lineage(named(db, name).id)]
+        chosen = list(Pages.of_db(db).sessions() if given.all else {part.key: part for part in parts}.values())
+        total = sum(session.message_count for session in chosen)
+        with _output(given.out, replace=given.force) as file, ui.Progress("exporting", total) as progress:
+            makers: dict[str, Callable[[], Writer]] = {
+                "jsonl": lambda: JsonlWriter(db, file.write, mask),
+                "markdown": lambda: MarkdownWriter(file.write, mask),
+                "html": lambda: HtmlWriter(file.write, mask),
+            }
+            done = export(db, chosen, makers[given.format](), progress.update)
     if given.out:
-        print(
-            f"{given.out} holds {counted(done.sessions, 'session')} with {counted(done.messages, 'message')}",
-            file=sys.stderr,
-        )
+        held = f"{counted(done.sessions, 'session')} with {counted(done.messages, 'message')}"
+        print(f"{given.out} holds {held}", file=sys.stderr)
     return ui.tell_damaged(done.damaged)
-
-
-def _chosen(db: SessionDB, given: ui.Given) -> list[Session]:
-    if given.all:
-        return list(Pages.of_db(db).sessions())
-    parts = [part for name in given.sessions for part in db.lineage(named(db, name).id)]
-    return list({part.key: part for part in parts}.values())
-
-
-def _writer(form: str, db: SessionDB, write: Callable[[str], object], mask: Callable[[str], str]) -> Writer:
-    if form == "jsonl":
-        return JsonlWriter(db, write, mask)
-    return MarkdownWriter(write, mask) if form == "markdown" else HtmlWriter(write, mask)
 
 
 @contextmanager
@@ -224,15 +205,11 @@ def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
 def sessions_repair(given: ui.Given, context: ui.Context) -> None:
     from hermes.storage.local.repair.check import repair
 
-    progress = ui.Progress()
-    told = repair(
-        given.path or context.home.join(DATABASE),
-        dry_run=given.dry_run,
-        progress=None if given.json else progress.stage,
-        out=given.out,
-    )
-    added = [] if given.dry_run or given.path or given.out else _added(context.home)
-    progress.close()
+    path = given.path or context.home.join(DATABASE)
+    with ui.Progress() as progress:
+        shown = None if given.json else progress.stage
+        told = repair(path, dry_run=given.dry_run, progress=shown, out=given.out)
+        added = [] if given.dry_run or given.path or given.out else _added(context.home)
     lines = [*_lines(told, dry_run=given.dry_run), *added]
     ui.show(given, told.as_json() | {"dry_run": given.dry_run, "added": added}, *lines)
 
@@ -264,7 +241,7 @@ def _lines(told: Repair, *, dry_run: bool) -> Iterator[str]:
     if found.lost:
         yield f"{found.lost:,} messages are lost"
     if found.damaged_sessions:
-        yield f"without their old titles: {', '.join(found.damaged_sessions)}"
+        yield f"sessions that lost their titles: {', '.join(found.damaged_sessions)}"
     if found.salvage_sessions:
         yield f"messages whose session is lost are in: {', '.join(found.salvage_sessions)}"
     if dry_run:
@@ -281,12 +258,9 @@ def sessions_restore(given: ui.Given, context: ui.Context) -> None:
             raise NotFound(f"{session.id} was never compacted; there is nothing to restore")
         restored, messages = contexts.restore(session.id)
         title = db.get_session(restored).title
-    ui.show(
-        given,
-        {"session_id": restored, "restored_from": session.id, "title": title, "messages": messages},
-        f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is",
-        f"`hermes --resume {restored}` continues from there, with a model that has room for it",
-    )
+    document = {"session_id": restored, "restored_from": session.id, "title": title, "messages": messages}
+    held = f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is"
+    ui.show(given, document, held, f"`hermes --resume {restored}` continues it; its model needs room for all of it")
 
 
 _DAY = 86_400  # seconds
@@ -326,21 +300,19 @@ def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Importe
     found = sources(given.file, form)
     if not found:
         raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
-    progress = ui.Progress("importing", sum(source.size() for source in found), unit=" bytes")
-    with _taken_back_on_failure(given, context) as db:
-        work = TranscriptImport(
-            db, project=named_project(given.project) if given.project else None, on_bytes=progress.update
-        )
-        try:
+    size, project = sum(source.size() for source in found), named_project(given.project) if given.project else None
+    try:
+        with (
+            _taken_back_on_failure(given, context) as db,
+            ui.Progress("importing", size, unit=" bytes") as progress,
+        ):
+            work = TranscriptImport(db, project=project, on_bytes=progress.update)
             for source in found:
                 _take(db, work, source)
             return work.finish()
-        except KeyboardInterrupt:
-            progress.close()
-            ui.problem("stopped; the same command continues from here, and --discard undoes it")
-            raise
-        finally:
-            progress.close()
+    except KeyboardInterrupt:
+        ui.problem("stopped; the same command continues from here, and --discard undoes it")
+        raise
 
 
 def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
@@ -391,17 +363,12 @@ def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[Rec
 
 def _settle_index(db: RecordedDB, *, many: bool) -> None:
     """Indexes what still waits; many messages leave the index in pieces, and a search has to look into each."""
-    from hermes.conversations.maintenance import Maintenance
-
-    progress = ui.Progress("merging the index, step")
     try:
         db.index()
-        for step in Maintenance.of_db(db).settle() if many else ():
-            progress.update(step)
+        if many:
+            _settle(Maintenance.of_db(db))
     except StorageError as error:
         ui.problem(f"everything is imported, but its index is not ready ({error}); run `hermes sessions optimize`")
-    finally:
-        progress.close()
 
 
 def _watch(given: ui.Given, context: ui.Context) -> None:
@@ -422,18 +389,16 @@ def _watch(given: ui.Given, context: ui.Context) -> None:
 
 
 def _look_once(given: ui.Given, context: ui.Context, told: set[str]) -> None:
-    messages, sessions, problems = 0, 0, []
     try:
-        result = _bring_in(given, context, given.format)
-        messages, sessions, problems = result.messages, result.sessions, result.problems
-    except (NotFound, LockTimeout) as error:  # nothing there yet, or somebody is writing for long: the next look may do
-        problems = [str(error)]
-    for problem in problems:
+        found = _bring_in(given, context, given.format)
+    except (NotFound, LockTimeout) as error:  # nothing there yet, or another program writes: look again later
+        found = Imported(problems=[str(error)])
+    for problem in found.problems:
         if problem not in told:
             ui.problem(problem)
-    told.update(problems)
-    if messages:
-        ui.line(f"{counted(messages, 'new message')}, {counted(sessions, 'new session')}")
+    told.update(found.problems)
+    if found.messages:
+        ui.line(f"{counted(found.messages, 'new message')}, {counted(found.sessions, 'new session')}")
 
 
 def _report(given: ui.Given, result: Imported) -> int:
@@ -441,13 +406,10 @@ def _report(given: ui.Given, result: Imported) -> int:
         ui.problem(problem)
     if result.bad > len(result.problems):
         ui.problem(f"and {result.bad - len(result.problems):,} more could not be read")
-    ui.show(
-        given,
-        ui.pick(result, "files", "unchanged", "sessions", "messages", "already_there", "bad", "problems"),
-        f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')} from "
-        f"{counted(result.files, 'file')}; {result.already_there:,} messages were there already, "
-        f"{counted(result.unchanged, 'file')} had not changed",
-    )
+    unchanged = f"{counted(result.unchanged, 'file')} had not changed"
+    line = f"imported {_amounts(result)} from {counted(result.files, 'file')}; {_there(result)}, {unchanged}"
+    names = ("files", "unchanged", "sessions", "messages", "already_there", "bad", "problems")
+    ui.show(given, ui.pick(result, *names), line)
     return ui.REFUSED if result.bad else ui.OK
 
 
@@ -458,31 +420,30 @@ def _import_lines(given: ui.Given, context: ui.Context) -> int:
         progress.close()
         ui.problem(f"line {number}: {text}")
 
-    with _input(given.file) as (file, size):
-        progress = ui.Progress("importing", size, unit=" bytes")
-        with _taken_back_on_failure(given, context) as db:
-            importer = Importer(
-                db,
-                source=given.source,
-                title=title,
-                on_problem=problem,
-                on_bytes=progress.update,
-                renumbered=renumbered,
-            )
-            result = importer.read(file)
-            progress.close()
+    with (
+        _input(given.file) as (file, size),
+        ui.Progress("importing", size or 0, unit=" bytes") as progress,
+        _taken_back_on_failure(given, context) as db,
+    ):
+        seen = progress.update
+        importer = Importer(
+            db, source=given.source, title=title, on_problem=problem, on_bytes=seen, renumbered=renumbered
+        )
+        result = importer.read(file)
     if result.bad_lines > len(result.problems):
         ui.problem(f"and {result.bad_lines - len(result.problems):,} more lines could not be read")
-    ui.show(
-        given,
-        {
-            **ui.pick(result, "sessions", "messages", "already_there", "bad_lines"),
-            "problems": [{"line": number, "problem": text} for number, text in result.problems],
-        },
-        f"imported {counted(result.sessions, 'session')} with {counted(result.messages, 'message')}; "
-        f"{result.already_there:,} messages were there already",
-    )
+    problems = [{"line": number, "problem": text} for number, text in result.problems]
+    counts = ui.pick(result, "sessions", "messages", "already_there", "bad_lines")
+    ui.show(given, {**counts, "problems": problems}, f"imported {_amounts(result)}; {_there(result)}")
     return ui.REFUSED if result.problems else ui.OK
+
+
+def _amounts(result: Any) -> str:
+    return f"{counted(result.sessions, 'session')} with {counted(result.messages, 'message')}"
+
+
+def _there(result: Any) -> str:
+    return f"{result.already_there:,} messages were there already"
 
 
 def _import_database(given: ui.Given, context: ui.Context) -> None:
@@ -490,24 +451,18 @@ def _import_database(given: ui.Given, context: ui.Context) -> None:
     from hermes.portability.exchange import HomeCopy
     from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
 
-    progress = ui.Progress("importing", None, unit=" messages")
-    kept = None
-    if os.path.realpath(given.file) == os.path.realpath(context.home.join(DATABASE)):
-        with HomeCopy(context.home.path) as copy:
-            counts, kept = adopt_hermes_agent(
-                context.home.join(DATABASE), copy, lambda _stage, done, _total: progress.update(done)
-            )
-            copy.swap()
-    else:
-        with _taken_back_on_failure(given, context) as db:
-            counts = import_hermes_agent(given.file, db, lambda _stage, done, _total: progress.update(done))
-    progress.close()
-    ui.show(
-        given,
-        {**ui.pick(counts, "sessions", "messages", "known"), "original": kept},
-        f"imported {counted(counts.sessions, 'session')} with {counted(counts.messages, 'message')} of hermes-agent",
-        *([f"the original is kept as {kept}"] if kept else []),
-    )
+    ours, kept = context.home.join(DATABASE), None
+    with ui.Progress("importing messages") as progress:
+        if os.path.realpath(given.file) == os.path.realpath(ours):
+            with HomeCopy(context.home.path) as copy:
+                counts, kept = adopt_hermes_agent(ours, copy, progress.stage)
+                copy.swap()
+        else:
+            with _taken_back_on_failure(given, context) as db:
+                counts = import_hermes_agent(given.file, db, progress.stage)
+    original = [f"the original is kept as {kept}"] if kept else []
+    document = {**ui.pick(counts, "sessions", "messages", "known"), "original": kept}
+    ui.show(given, document, f"imported {_amounts(counts)} of hermes-agent", *original)
 
 
 @contextmanager
@@ -543,16 +498,15 @@ def _discard(given: ui.Given, context: ui.Context) -> None:
     if given.file is not None:
         chosen = [each for each in chosen if each.name == _name_of_import(given.file)]
     if not chosen:
-        raise NotFound(f"there is no unfinished import{f' of {given.file}' if given.file else ''}; nothing to do")
+        raise NotFound(f"there is no unfinished import{f' of {given.file}' if given.file else ''} to discard")
     kept = 0
     for each in chosen:
         with RecordedDB.open(**where, durability="turn", name=each.name) as recorded:
             kept += recorded.take_back(everything=True)
             recorded.sync()
     messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
-    ui.show(
-        given,
-        {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept},
-        *(f"taken back: {counted(each.messages, 'message')} of `{each.about}`" for each in chosen),
-        *([f"{counted(kept, 'conversation')} that went on here since stay"] if kept else []),
-    )
+    lines = [f"discarded {counted(each.messages, 'message')} of `{each.about}`" for each in chosen]
+    if kept:
+        lines.append(f"kept {counted(kept, 'conversation')}, because they went on here after the import")
+    document = {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept}
+    ui.show(given, document, *lines)
