@@ -162,7 +162,7 @@ def test_slash_commands_move_between_conversations(home: Path) -> None:
         terminal.say("/status")
         terminal.wait_for("4 messages, 1 tool call")
         terminal.say("/resume The first")
-        terminal.wait_for("going on with The first, 2 messages")
+        terminal.wait_for("continuing The first, 2 messages")
         terminal.say("/hlp")
         terminal.wait_for("there is no command /hlp; did you mean /help?")
         terminal.say("/quit")

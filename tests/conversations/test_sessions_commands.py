@@ -71,14 +71,14 @@ def test_a_part_of_a_title_or_id_is_enough_when_nothing_else_has_it(db: SessionD
     several = hermes("sessions", "show", "answers")
     assert several.code == 1
     assert several.err == (
-        "hermes: 3 conversations match 'answers'; say more of the title, or the id: "
+        "hermes: 3 conversations match 'answers'; give more of the title, or the id: "
         f"'Keep answers short #3' ({short[2]}), 'Keep answers short #2' ({short[1]}), "
         f"'Keep answers short' ({short[0]})\n"
     )
     for number in range(3, 7):
         talk(db, f"text {number}", title="Keep answers short")
     many = hermes("sessions", "show", "answers").err
-    assert many.startswith("hermes: more than 5 conversations match 'answers'; say more of the title, or the id: ")
+    assert many.startswith("hermes: more than 5 conversations match 'answers'; give more of the title, or the id: ")
     assert many.count("'Keep answers short #") == 5
     assert "the nearest: 'Auth decision' (zz-auth)" in hermes("sessions", "show", "Auth descision").err
     assert "shows ids and titles" in hermes("sessions", "show", " ").err

@@ -177,7 +177,7 @@ def test_an_unknown_change_is_not_found(hermes: Command) -> None:
     assert hermes("memory", "undo", "m99").err == "hermes: nothing has changed yet\n"
     assert hermes("memory", "log").out == "nothing has changed yet\n"
     hermes("memory", "add", "one")
-    assert hermes("memory", "log", "--grep", "two").out == "no such change; `hermes memory log` shows all\n"
+    assert hermes("memory", "log", "--grep", "two").out == "no change matches; `hermes memory log` shows all\n"
     assert "there is no change m99" in hermes("memory", "undo", "m99").err
 
 

@@ -9,6 +9,7 @@ import select
 import sys
 import termios
 import threading
+import tty
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -197,12 +198,9 @@ class Typeahead:
 
 
 def _hush(terminal: int) -> list[Any]:
-    """Has keys arrive one by one and unseen; returns the modes as they were."""
+    """Has keys arrive one by one and unseen, with Ctrl-C still a signal; returns the modes as they were."""
     before = termios.tcgetattr(terminal)
-    quiet = termios.tcgetattr(terminal)
-    quiet[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)  # Ctrl-C stays a signal
-    quiet[6][termios.VMIN], quiet[6][termios.VTIME] = 1, 0
-    termios.tcsetattr(terminal, termios.TCSANOW, quiet)
+    tty.setcbreak(terminal, termios.TCSANOW)
     return before
 
 

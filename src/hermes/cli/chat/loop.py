@@ -17,10 +17,10 @@ from hermes.cli.chat.editor import Editor, Typeahead
 from hermes.cli.chat.screen import TurnView, compacted_in_words
 from hermes.cli.sessions.look import named, one_line, open_existing, receipt_lines
 from hermes.llm.embedded import MODELS
-from hermes.memory.store import usage
+from hermes.memory.store import MemoryStore, usage
 from hermes.session.approvals import PendingWrites, changed, described, is_cut, origins, waiting_in_words
 from hermes.session.models import script_from_here
-from hermes.session.parts import open_parts, open_past
+from hermes.session.parts import open_past
 from hermes.session.receipts import Receipts
 from hermes.storage.images import words_of
 
@@ -91,11 +91,8 @@ class Chat:
             about = self.agent.session.about()
             cached = f"{about.cache_read_tokens / about.input_tokens:.0%} cached" if about.input_tokens else ""
             waiting = f"{count} pending" if (count := self.pending.count()) else ""
-            parts = (
-                *(self.agent.model.name, waiting, f"context {self.context_use()}", cached),
-                *(self.cost(), self.memory_use()),
-            )
-            self._status = [part for part in parts if part]
+            parts = [self.agent.model.name, waiting, f"context {self.context_use()}", cached, self.cost()]
+            self._status = [part for part in (*parts, self.memory_use()) if part]
             try:
                 line = self._editor.read(self._typeahead.take())
             except EOFError:
@@ -158,12 +155,12 @@ class Chat:
     def show_last_exchange(self) -> None:
         """The end of a conversation that is being resumed."""
         said = [each for each in self.agent.session.context.messages if each.get("content")]
-        person = next((place for place in reversed(range(len(said))) if said[place]["role"] == "user"), None)
-        if person is None:
+        asked = next((each for each in reversed(said) if each["role"] == "user"), None)
+        if asked is None:
             return
         about = self.agent.session.about()
-        self.screen.fitted(f"going on with {about.title or about.id}, {counted(about.message_count, 'message')}", "dim")
-        self.screen.line(f"> {_shortened(said[person]['content'])}", "dim")
+        self.screen.fitted(f"continuing {about.title or about.id}, {counted(about.message_count, 'message')}", "dim")
+        self.screen.line(f"> {_shortened(asked['content'])}", "dim")
         if said[-1]["role"] == "assistant":
             self.screen.answer(_shortened(said[-1]["content"]))
             self.screen.end_answer()
@@ -206,19 +203,12 @@ class Chat:
         return f"${sum(known):.2f}" if sum(known) >= _CENTS else f"${sum(known):.4f}"
 
     def memory_use(self) -> str:
-        parts = open_parts(self.context.home, settings=self.context.settings)
         try:
-            store = parts.store
-            if store is None:
-                return ""
-            used = (
-                f"{target} {usage(store.entries(target), store.limit(target)).split()[0]}" for target in store.targets
-            )
-            return ", ".join(used)
+            store = MemoryStore.open(self.context.home, settings=self.context.settings)
+            used = {target: usage(store.entries(target), store.limit(target)).split()[0] for target in store.targets}
         except HermesError:
-            return "memory unreadable (/memory status)"
-        finally:
-            parts.close()
+            return "memory cannot be read (/memory status)"
+        return ", ".join(f"{target} {share}" for target, share in used.items())
 
     def _words_for(self, command: str) -> Iterable[str]:
         if command == "/resume":
@@ -272,9 +262,8 @@ def _resume(chat: Chat, name: str) -> None:
     recent = chat.recent(_LISTED)
     if not name:
         for number, each in enumerate(recent, start=1):
-            chat.screen.fitted(
-                f"{number:>3}  {ui.when(each.last_active)[:16]}  {each.title or each.preview or each.id}"
-            )
+            name = each.title or each.preview or each.id
+            chat.screen.fitted(f"{number:>3}  {ui.when(each.last_active)[:16]}  {name}")
         chat.screen.line("/resume NUMBER, or an id or title" if recent else "there are no conversations yet", "dim")
         return
     if name.isdecimal() and 0 < int(name) <= len(recent):
@@ -420,14 +409,8 @@ ALIASES |= {"/history": "/sessions", "/continue": "/resume", "/reset": "/new", "
 
 
 ACCEPT, REJECT, EDIT, SHOW, ONE_BY_ONE, LATER = "a", "r", "e", "s", "o", "l"
-_KEYS = {
-    ACCEPT: "[a]ccept",
-    REJECT: "[r]eject",
-    EDIT: "[e]dit",
-    SHOW: "[s]how all of it",
-    ONE_BY_ONE: "[o]ne by one",
-    LATER: "[l]ater",
-}
+_KEYS = {ACCEPT: "[a]ccept", REJECT: "[r]eject", EDIT: "[e]dit", SHOW: "[s]how all of it"}
+_KEYS |= {ONE_BY_ONE: "[o]ne by one", LATER: "[l]ater"}
 _LEFT = "left waiting; /pending asks again"
 
 
@@ -470,14 +453,10 @@ class PendingQuestions:
         if len(waiting) == 1:
             self._ask_about(waiting[0])
             return
-        offered = (ACCEPT, REJECT, ONE_BY_ONE, LATER)
-        match self._choice(offered, all_of_them=True):
-            case "a":
+        match self._choice((ACCEPT, REJECT, ONE_BY_ONE, LATER), all_of_them=True):
+            case "a" | "r" as key:
                 for each in waiting:
-                    self._accept(each)
-            case "r":
-                for each in waiting:
-                    self._reject(each)
+                    (self._accept if key == ACCEPT else self._reject)(each)
             case "o":
                 for number, each in enumerate(waiting, start=1):
                     self._screen.line(f"{number} of {len(waiting)}", "bold")
@@ -543,10 +522,9 @@ class PendingQuestions:
 
     def _change(self, pending: PendingWrite) -> bool:
         """Saves what the person makes of the texts; False when they leave one as an empty line or press Ctrl-C."""
-        texts = []
+        texts: list[str] = []
         for text in pending.texts:
-            changed = self._edit(text)
-            if not changed:
+            if not (changed := self._edit(text)):
                 return False
             texts.append(changed)
         try:

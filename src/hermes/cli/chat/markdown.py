@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from markdown_it import MarkdownIt
@@ -16,7 +15,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from hermes.cli.chat.wrap import breaks
+from hermes.cli.chat.wrap import agreeing, breaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -91,8 +90,7 @@ class MarkdownStream:
         lines = [line for block in blocks for line in _rendered(block, width)]
         printed, self._printed = self._printed[: len(lines)], self._printed[len(lines) :]
         # A mark that closes a screen later changes lines that are printed: better twice than not at all.
-        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1].plain, zip(printed, lines, strict=False)))
-        return _ansi(lines[same:])
+        return _ansi(lines[agreeing(printed, [line.plain for line in lines]) :])
 
 
 def _split(text: str, *, gap: bool) -> list[_Block]:

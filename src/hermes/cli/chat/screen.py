@@ -11,7 +11,6 @@ import sys
 import threading
 import time
 from contextlib import closing, contextmanager, nullcontext
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.utils import get_cwidth
@@ -28,7 +27,7 @@ from hermes.base.events import (
 )
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.cli.chat.wrap import WordWrap
+from hermes.cli.chat.wrap import WordWrap, agreeing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -175,12 +174,7 @@ class Screen:
             live = [*body, *([self._input_line()] if self._typed else [])]
             if not printed and live == self._live:
                 return
-            same = (
-                0
-                if printed
-                else sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._live, live, strict=False)))
-            )
-            same = max(0, min(same, len(self._live) - 1, len(live) - 1))
+            same = 0 if printed else max(0, min(agreeing(self._live, live), len(self._live) - 1, len(live) - 1))
             text = self._to_live_line(same)
             text += "".join(f"{line}\n" for line in printed or ())
             if live[same:]:  # a line that turns out too wide is cut, not wrapped, so that rows can be counted
@@ -299,7 +293,8 @@ class TurnView:
         self._agent = agent
         self.screen.wait(f"waiting for {agent.model.name} … (Ctrl-C stops)")
         try:
-            with _interrupting(agent), closing(agent.turn(text, attached=attached)) as events:  # type: ignore[type-var]
+            turn = agent.turn(text, attached=attached)
+            with _on_ctrl_c(_interrupting(agent)), closing(turn) as events:  # type: ignore[type-var]
                 for event in events:
                     self.show(event)
                     if isinstance(event, TurnFinished):
@@ -367,7 +362,7 @@ class TurnView:
             if question in self._allowed:
                 return True
             try:
-                with self._pause_typing(), _plain_ctrl_c():
+                with self._pause_typing(), _on_ctrl_c(signal.default_int_handler):
                     self.screen.line(ui.visible(question), "bold")  # also what would hide a part of the command
                     said = ui.read_line(_ASK).strip().lower()
             except (KeyboardInterrupt, EOFError):
@@ -397,34 +392,26 @@ def compacted_in_words(done: Compacted) -> str:
     )
 
 
-@contextmanager
-def _interrupting(agent: Agent) -> Iterator[None]:
+def _interrupting(agent: Agent) -> Callable[..., None]:
     """The first Ctrl-C asks the turn to end at a sound place; a second one does not wait for that."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     pressed: list[int] = []
 
-    def on_press(*_: object) -> None:
+    def handler(*_: object) -> None:
         pressed.append(1)
         if len(pressed) > 1:
             raise KeyboardInterrupt
         agent.interrupt()
 
-    before = signal.signal(signal.SIGINT, on_press)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    return handler
 
 
 @contextmanager
-def _plain_ctrl_c() -> Iterator[None]:
-    """Ctrl-C ends the question at once, as it does in any program; only the main thread can say so."""
+def _on_ctrl_c(handler: Callable[..., Any]) -> Iterator[None]:
+    """What Ctrl-C does meanwhile; only the main thread can say so."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    before = signal.signal(signal.SIGINT, handler)
     try:
         yield
     finally:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.utils import get_cwidth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _FENCE = "```"
 _WIDE = 2
@@ -34,6 +34,11 @@ def breaks(text: str, width: int) -> Iterator[int]:
             fits = place + 1
 
 
+def agreeing(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines are the same at the beginning of both."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
 class WordWrap:
     """Feed pieces, write what comes back: all but the last word, which may go on.
 
@@ -42,42 +47,30 @@ class WordWrap:
 
     def __init__(self, width: int) -> None:
         self._width = max(width, 10)
-        self._line = ""  # the row that is being written
-        self._written = 0  # how much of it
-        self._begins = True  # whether the model's line begins with it
+        self._line = ""  # the model's line that is being written
+        self._shown = 0  # how much of it, wrapped
         self._in_code = False
 
     def feed(self, text: str) -> str:
-        first, *others = text.split("\n")
-        self._line += first
+        *ended, last = (self._line + text).split("\n")
         shown = ""
-        for line in others:
-            shown += f"{self.flush()}\n"
-            self._in_code ^= self._is_fence()
-            self._line, self._written, self._begins = line, 0, True
-        end = len(self._line)
-        while end and self._line[end - 1] != " " and get_cwidth(self._line[end - 1]) < _WIDE:
+        for line in ended:
+            shown += f"{self._more_of(line)}\n"
+            self._in_code ^= line.lstrip().startswith(_FENCE)
+            self._shown = 0
+        self._line, end = last, len(last)
+        while end and last[end - 1] != " " and get_cwidth(last[end - 1]) < _WIDE:
             end -= 1
-        return shown + self._write(max(end, *breaks(self._line, self._width), 0))
+        return shown + self._more_of(last[:end])
 
     def flush(self) -> str:
         """What is still held back."""
-        return self._write(len(self._line))
+        return self._more_of(self._line)
 
-    def _is_fence(self) -> bool:
-        return self._begins and self._line.lstrip().startswith(_FENCE)
-
-    def _write(self, end: int) -> str:
-        """The row up to `end`, and the rows before it if it has become several."""
-        if self._in_code or self._is_fence():
-            shown, self._written = self._line[self._written :], len(self._line)
-            return shown
-        starts = [start for start in breaks(self._line, self._width) if start < end]
-        rows = [self._line[start:stop] for start, stop in pairwise([0, *starts, end])]
-        # A space that has no room is left out: the break stands for it.
-        rows = [row[: len(row) - max(0, get_cwidth(row) - self._width)] for row in rows]
-        shown = "\n".join([rows[0][self._written :], *rows[1:]])
-        if starts:
-            self._line, self._begins = self._line[starts[-1] :], False
-        self._written = end - (starts[-1] if starts else 0)
+    def _more_of(self, line: str) -> str:
+        if not self._in_code and not line.lstrip().startswith(_FENCE):
+            rows = [line[start:stop] for start, stop in pairwise([0, *breaks(line, self._width), len(line)])]
+            # A space that has no room is left out: the break stands for it.
+            line = "\n".join(row[: len(row) - max(0, get_cwidth(row) - self._width)] for row in rows)
+        shown, self._shown = line[self._shown :], len(line)
         return shown
