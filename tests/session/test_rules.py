@@ -294,15 +294,15 @@ def test_the_commands_list_test_and_switch_rules(hermes: Callable[..., Ran], hom
     rule = hermes("rules", "add", "Always run the linter before committing.", "--json").json
     fired = hermes("rules", "test", "git commit -m x", "--json").json["fired"]
     assert [(each["name"], each["trigger"], each["enforce"]) for each in fired] == [(rule["id"], "act commit", "hold")]
-    assert hermes("rules", "test", "git status").out == "no rule would fire\n"
+    assert hermes("rules", "test", "git status").out == "no rule would be triggered\n"
     hermes("rules", "add", "Never e-mail customers on weekends", "--enforce", "ask")
     mail = ("rules", "test", "--tool", "send_message", "--arguments", json.dumps(MAIL))
     assert "weekends" in hermes(*mail, "--at", "2026-03-07T14:00").out
-    assert hermes(*mail, "--at", "2026-03-04T14:00").out == "no rule would fire\n"
+    assert hermes(*mail, "--at", "2026-03-04T14:00").out == "no rule would be triggered\n"
     hermes("rules", "add", "Use tabs in Go files.")
     assert "path cmd/main.go" in hermes("rules", "test", "--path", "cmd/main.go").out
     hermes("rules", "off", rule["id"])
-    assert hermes("rules", "test", "git commit -m x").out == "no rule would fire\n"
+    assert hermes("rules", "test", "git commit -m x").out == "no rule would be triggered\n"
     assert [each["on"] for each in hermes("rules", "list", "--json").json] == [False, True, True]
     hermes("rules", "on", rule["id"])
     hermes("rules", "remove", rule["id"])

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
+import importlib
 import os
+import shlex
 import shutil
+import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, SettingsError
+from hermes.base.values import Notices
 from hermes.cli import ui
 from hermes.compaction.engine import BUILT_IN
-from hermes.operations.checks import (
-    connection_of,
-    examine,
-    examine_engine,
-    fields_of,
-    installer,
-    is_installed,
-    secret_name,
-)
+from hermes.operations import checks
 from hermes.providers import config as provider_config
 from hermes.providers.discovery import FOLDER, available_providers, find_provider, load_commands, load_provider
 from hermes.providers.manager import running_for
 from hermes.session.engines import ENGINES, engine_folders, known_engines
-from hermes.session.external import chosen_providers
+from hermes.session.external import build_manager, chosen_providers
 from hermes.settings.config import FILE
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import save_secret, secret
@@ -39,8 +36,7 @@ PROVIDER, ENGINE = "memory provider", "context engine"
 
 
 def plugins_list(given: ui.Given, context: ui.Context) -> None:
-    rows = _rows(context)
-    lines = []
+    rows, lines = _rows(context), []
     for row in rows:
         mark, where = "*" if row["active"] else " ", "bundled" if row["bundled"] else "installed"
         lines.append(f"{mark} {row['name']:<14} {row['kind']:<15} {where:<10} {row['description']}")
@@ -48,60 +44,41 @@ def plugins_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def _rows(context: ui.Context) -> list[dict[str, Any]]:
-    active = chosen_providers(context.settings)
+    active, rows = chosen_providers(context.settings), []
+    for each in available_providers(context.home.operator):
+        row = ui.pick(each, "name", "bundled", "description", "folder", "version", "problem")
+        row |= {"kind": PROVIDER, "active": each.name in active, "hooks": list(each.hooks)}
+        row["external_dependencies"] = [str(other.get("name", "")) for other in each.external_dependencies]
+        rows.append(row | {"pip_dependencies": list(each.pip_dependencies)})
     chosen = context.settings.text("context.engine") or BUILT_IN
-    return [
-        {
-            **ui.pick(each, "name", "bundled", "description", "folder", "version", "problem"),
-            "kind": PROVIDER,
-            "active": each.name in active,
-            "pip_dependencies": list(each.pip_dependencies),
-            "external_dependencies": [str(other.get("name", "")) for other in each.external_dependencies],
-            "hooks": list(each.hooks),
-        }
-        for each in available_providers(context.home.operator)
-    ] + [
-        {
-            **ui.pick(each, "name", "description", "folder"),
-            "kind": ENGINE,
-            "bundled": each.name in ENGINES,
-            "active": each.name == chosen,
-        }
-        for each in known_engines(context.home)
-    ]
+    for engine in known_engines(context.home):
+        row = {**ui.pick(engine, "name", "description", "folder"), "kind": ENGINE, "bundled": engine.name in ENGINES}
+        rows.append(row | {"active": engine.name == chosen})
+    return rows
 
 
 def plugins_show(given: ui.Given, context: ui.Context) -> None:
     found = [row for row in _rows(context) if row["name"] == given.name]
     if not found:
         raise _no_plugin(given.name, context)
-    lines = [
-        f"{key:<22} {', '.join(map(str, each)) if isinstance(each, list) else each}"
-        for row in found
-        for key, each in row.items()
-        if each not in ("", [], None)
-    ]
+    told = [(key, each) for row in found for key, each in row.items() if each not in ("", [], None)]
+    lines = (f"{key:<22} {', '.join(map(str, each)) if isinstance(each, list) else each}" for key, each in told)
     ui.show(given, found[0], *lines)
 
 
 def _no_plugin(name: str, context: ui.Context) -> NotFound:
-    rows = _rows(context)
-    places = [
-        os.path.join(each, name)
-        for each in (os.path.join(context.home.operator, FOLDER), *engine_folders(context.home))
-    ]
+    folders = (os.path.join(context.home.operator, FOLDER), *engine_folders(context.home))
+    places = [os.path.join(each, name) for each in folders]
     if empty := next((each for each in places if os.path.isdir(each)), None):
-        return NotFound(
-            f"{empty} has no __init__.py, so it is not a plug-in; put the class, or register(ctx), into one"
-        )
-    providers, engines = (
-        ", ".join(row["name"] for row in rows if row["kind"] == kind) or "none" for kind in (PROVIDER, ENGINE)
+        return NotFound(f"{empty} has no __init__.py, so it is not a plug-in; put its class, or register(ctx), there")
+    known: dict[str, list[str]] = {PROVIDER: [], ENGINE: []}
+    for row in _rows(context):
+        known[row["kind"]].append(row["name"])
+    kinds = (
+        f"no {kind} (there are: {', '.join(names) or 'none'}; yours belongs into {place})"
+        for (kind, names), place in zip(known.items(), places, strict=False)
     )
-    return NotFound(
-        f"there is no plug-in {name!r}: no memory provider (there are: {providers}; yours belongs into "
-        f"{os.path.join(context.home.operator, FOLDER, name)}) and no context engine (there are: {engines}; yours "
-        f"belongs into {os.path.join(engine_folders(context.home)[0], name)})"
-    )
+    return NotFound(f"there is no plug-in {name!r}: {' and '.join(kinds)}")
 
 
 def plugins_path(_given: ui.Given, context: ui.Context) -> None:
@@ -129,9 +106,9 @@ def _checked(name: str, given: ui.Given, context: ui.Context) -> list[dict[str, 
     kinds = {row["kind"] for row in _rows(context) if row["name"] == name}
     found = []
     if PROVIDER in kinds:
-        found.append(examine(context.home, context.settings, name, connect=given.connect) | {"kind": PROVIDER})
+        found.append(checks.examine(context.home, context.settings, name, connect=given.connect) | {"kind": PROVIDER})
     if ENGINE in kinds or not kinds:
-        found.append(examine_engine(context.home, context.settings, name))
+        found.append(checks.examine_engine(context.home, context.settings, name))
         if not found[-1]["installed"]:
             found[-1]["problem"] = str(_no_plugin(name, context))
     return found
@@ -139,8 +116,6 @@ def _checked(name: str, given: ui.Given, context: ui.Context) -> list[dict[str, 
 
 def run_provider_command(name: str, words: list[str], context: ui.Context) -> int:
     """Lets the provider parse and carry out its own words."""
-    import argparse
-
     home = context.home
     with running_for(home.path):
         register = load_commands(name, home.operator)
@@ -179,7 +154,7 @@ def memory_setup(given: ui.Given, context: ui.Context) -> int:
     if hasattr(provider, "post_setup") and not answers:
         _own_setup(name, provider, context)
     else:
-        fields = fields_of(provider)
+        fields = checks.fields_of(provider)
         values = _answered(name, fields, answers, context.home, talking=talking)
         if hasattr(provider, "packages_for"):
             _install(name, provider.packages_for(values), yes=given.yes, talking=talking)
@@ -192,7 +167,7 @@ def memory_setup(given: ui.Given, context: ui.Context) -> int:
     if given.no_check:
         return ui.OK
     try:
-        ui.line(f"{name}: {connection_of(name, context.home, context.settings)}")
+        ui.line(f"{name}: {checks.connection_of(name, context.home, context.settings)}")
     except HermesError as error:
         ui.problem(f"saved, but {name} does not work yet: {error}")
         return ui.REFUSED
@@ -212,13 +187,11 @@ def _own_setup(name: str, provider: Any, context: ui.Context) -> None:
     try:
         provider.post_setup(home, config | provider_config.read_config(name, home))
     except EOFError as error:
-        raise SettingsError(
-            f"{name} asks its own questions when it is set up; run `hermes memory setup {name}` in a terminal, or "
-            "answer with --set key=value"
-        ) from error
+        again = f"run `hermes memory setup {name}` in a terminal, or answer with --set key=value"
+        raise SettingsError(f"{name} asks its own questions when it is set up; {again}") from error
     except (Exception, SystemExit) as error:  # a plug-in's code; whatever it raises, it is not set up
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        raise SettingsError(f"the set-up of {name} failed ({told}), and it is not in use") from error
+        raise SettingsError(f"the set-up of {name} failed ({told}), so it is not in use") from error
 
 
 def memory_off(_given: ui.Given, context: ui.Context) -> None:
@@ -231,9 +204,6 @@ def memory_off(_given: ui.Given, context: ui.Context) -> None:
 
 
 def memory_deliver(given: ui.Given, context: ui.Context) -> int:
-    from hermes.base.values import Notices
-    from hermes.session.external import build_manager, chosen_providers
-
     names, notices = chosen_providers(context.settings), Notices()
     if not names:
         raise SettingsError("there is no external memory to deliver to (`hermes memory setup`)")
@@ -241,11 +211,10 @@ def memory_deliver(given: ui.Given, context: ui.Context) -> int:
     again = manager.take_back()
     manager.initialize_all("deliver", platform="cli", agent_context="flush")
     done = manager.flush(given.seconds)
+    retried = f" (calls refused before and tried again: {again})" if again else ""
     for each in manager.status():
-        waits = (
-            f"{each['waiting']} waiting, {each['refused']} refused" if each["waiting"] or each["refused"] else "nothing"
-        )
-        ui.line(f"{each['name']}: {waits} left{f' (tried {again} refused again)' if again else ''}")
+        left = f"{each['waiting']} waiting, {each['refused']} refused"
+        ui.line(f"{each['name']}: {left if each['waiting'] or each['refused'] else 'nothing'} left{retried}")
     manager.shutdown_all()
     for notice in notices.take():
         ui.line(f"! {notice.text}")
@@ -263,27 +232,19 @@ def _picked(home: str, *, talking: bool) -> str:
 
 def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool) -> None:
     """Installs those that are missing beside Hermes; what uv or pip say while they work is shown as it comes."""
-    import importlib
-    import shlex
-    import subprocess
-
-    lacking = [each for each in packages if not is_installed(each)]
+    lacking = [each for each in packages if not checks.is_installed(each)]
     if not lacking:
         return
-    names = ", ".join(lacking)
-    agreed = yes or (talking and ui.ask(f"{provider} needs {names}. Install? (y/n)", "y").lower().startswith("y"))
-    command = [*installer(), *lacking]
-    if not agreed:
-        raise SettingsError(
-            f"{provider} needs {names}; install them (`{shlex.join(command)}`), or say --yes to have it done"
-        )
-    ui.line(f"installing {names}: {shlex.join(command)}")
+    names, command = ", ".join(lacking), [*checks.installer(), *lacking]
+    by_hand = shlex.join(command)
+    if not yes and not (talking and ui.ask(f"{provider} needs {names}. Install? (y/n)", "y").lower().startswith("y")):
+        raise SettingsError(f"{provider} needs {names}; install them with `{by_hand}`, or let --yes do it")
+    ui.line(f"installing {names}: {by_hand}")
     sys.stdout.flush()
-    code = subprocess.run(command, check=False).returncode
-    if code:
+    if code := subprocess.run(command, check=False).returncode:
         raise SettingsError(
-            f"{names} could not be installed (exit code {code}; what went wrong stands above) and no setting was "
-            f"changed. Try it by hand: `{shlex.join(command)}`, then `hermes memory setup {provider}` again"
+            f"{names} could not be installed (exit code {code}; the reason is printed above), so no setting was "
+            f"changed. Install by hand with `{by_hand}`, then run `hermes memory setup {provider}` again"
         )
     importlib.invalidate_caches()  # a folder that was looked at before has new modules now
     ui.line(f"{names} installed")
@@ -325,7 +286,7 @@ def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
     if field.get("url"):
         ui.line(f"  (get it at {field['url']})")
     if field.get("secret"):
-        kept = secret(home, secret_name(name, field))
+        kept = secret(home, checks.secret_name(name, field))
         return ui.ask_secret(label, kept=bool(kept)) or kept or ""
     if field.get("choices"):
         choices = [str(each) for each in field["choices"]]
@@ -336,7 +297,7 @@ def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
 
 def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[str, Any], home: Home) -> None:
     """Secrets go into .env, the rest where the provider keeps it; either is read back."""
-    secrets = {field["key"]: secret_name(name, field) for field in fields if field.get("secret")}
+    secrets = {field["key"]: checks.secret_name(name, field) for field in fields if field.get("secret")}
     for key, variable in secrets.items():
         if values.get(key) and secret(home, variable) != values[key]:
             save_secret(home, variable, str(values[key]))

@@ -52,12 +52,8 @@ def rules_test(given: ui.Given, context: ui.Context) -> None:
     said = given.user or (given.text if given.tool or given.path else "")
     fired = RuleBook(context.home).fired(Situation(tool, arguments, said or "", _moment(given.at, context)))
     lines = [f"{each.name}  {each.text}\n    because of {each.trigger}; {_EFFECT[each.enforce]}" for each in fired]
-    document = {
-        "tool": tool,
-        "arguments": arguments,
-        "fired": [{**each.as_dict(), "enforce": each.enforce} for each in fired],
-    }
-    ui.show(given, document, *(lines or ["no rule would fire"]))
+    told = [{**each.as_dict(), "enforce": each.enforce} for each in fired]
+    ui.show(given, {"tool": tool, "arguments": arguments, "fired": told}, *(lines or ["no rule would be triggered"]))
 
 
 def _switch(given: ui.Given, context: ui.Context, *, on: bool) -> None:
@@ -99,10 +95,10 @@ def _moment(text: str | None, context: ui.Context) -> datetime:
 
 
 def reminders_list(given: ui.Given, context: ui.Context) -> None:
-    found = [each for each in Reminders(context.home).all() if given.all or each.state != DONE]
-    lines = [
-        f"{each.id}  {each.text}  ({each.when}{'' if each.state == WAITING else f', {each.state}'})" for each in found
-    ]
+    found, lines = [each for each in Reminders(context.home).all() if given.all or each.state != DONE], []
+    for each in found:
+        state = "" if each.state == WAITING else f", {each.state}"
+        lines.append(f"{each.id}  {each.text}  ({each.when}{state})")
     nothing = "no reminders; say `remind me tomorrow at 9 to …` in a conversation, or `hermes reminders add TEXT`"
     ui.show(given, [each.as_dict() for each in found], *(lines or [nothing]))
 

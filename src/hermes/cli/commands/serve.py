@@ -8,7 +8,7 @@ import sys
 import time
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError, SettingsError
 from hermes.base.text import counted
@@ -98,10 +98,8 @@ def _listen(host: str, port: int) -> socket.socket:
         return listen(host, port)
     except OSError as error:
         why = str(error.strerror).partition(" (while")[0]  # where is said already
-        raise SettingsError(
-            f"cannot listen on {host}, port {port}: {why}; choose others with --host and --port, or server.host and"
-            " server.port"
-        ) from error
+        others = "choose others with --host and --port, or server.host and server.port"
+        raise SettingsError(f"cannot listen on {host}, port {port}: {why}; {others}") from error
 
 
 def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
@@ -201,18 +199,15 @@ def gateway_pair(given: ui.Given, context: ui.Context) -> None:
     with _directory(context) as directory:
         directory.people.home_of(given.name)
         code = directory.make_code(PAIR, given.name)
-    ui.show(
-        given,
-        {"person": given.name, "code": code, "good_for_seconds": 3600},
-        f"{given.name} sends this to the bot, once and within the hour:\n\n    /pair {code}",
-    )
+    document = {"person": given.name, "code": code, "good_for_seconds": 3600}
+    ui.show(given, document, f"{given.name} sends this to the bot within an hour; it works once:\n\n    /pair {code}")
 
 
 def gateway_unpair(given: ui.Given, context: ui.Context) -> None:
     with _directory(context) as directory:
         directory.unlink(given.platform, given.account)
-    done: dict[str, Any] = {"platform": given.platform, "account": given.account}
-    ui.show(given, done, f"{given.platform} account {given.account} is nobody's any more")
+    line = f"{given.platform} account {given.account} no longer belongs to anybody"
+    ui.show(given, {"platform": given.platform, "account": given.account}, line)
 
 
 def gateway_people(given: ui.Given, context: ui.Context) -> None:
@@ -242,18 +237,15 @@ _KEY = "    {}\nThis is the only time it is shown: only its SHA-256 is kept."
 
 def users_list(given: ui.Given, context: ui.Context) -> None:
     people = People(context.home)
-    everybody = people.all()
     document, lines = [], []
-    for person in everybody:
-        home, keys = (
-            people.home_of(person.name).path,
-            [ui.pick(key, "id", "made", "label", "rights") for key in person.keys],
-        )
+    for person in people.all():
+        keys = [ui.pick(key, "id", "made", "label", "rights") for key in person.keys]
+        home = people.home_of(person.name).path
         document.append({**ui.pick(person, "name", "added", "note"), "home": home, "keys": keys})
         lines.append(f"{person.name:<20}  since {ui.when(person.added)[:10]}  {counted(len(keys), 'key')}")
-        lines += [
-            f"    key {key.id}  made {ui.when(key.made)[:16]}  {key.label}{_may(key)}".rstrip() for key in person.keys
-        ]
+        for key in person.keys:
+            about = f"    key {key.id}  made {ui.when(key.made)[:16]}  {key.label}{_may(key)}"
+            lines.append(about.rstrip())
     ui.show(given, document, *(lines or ["nobody yet; `hermes users add NAME` makes a home and a key for somebody"]))
 
 

@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
 
 def skills_list(given: ui.Given, context: ui.Context) -> None:
-    found = _call(context, "skills_list", {"category": given.category} if given.category else {})
-    notes = [f"  ({each['note']})" if each.get("note") else "" for each in found["skills"]]
-    lines = [
-        f"{each['category']}/{each['name']}  {each['description']}{note}"
-        for each, note in zip(found["skills"], notes, strict=True)
-    ]
+    found, lines = _call(context, "skills_list", {"category": given.category} if given.category else {}), []
+    for each in found["skills"]:
+        note = f"  ({each['note']})" if each.get("note") else ""
+        lines.append(f"{each['category']}/{each['name']}  {each['description']}{note}")
     ui.show(given, found["skills"], *(lines or [found["message"]]))
 
 
@@ -113,14 +111,10 @@ def curator_status(given: ui.Given, context: ui.Context) -> None:
         "contradictions": curator.contradictions(),
         "skills": _skills(context),
     }
-    ui.show(
-        given,
-        state,
-        f"curator   {state['waits_because'] or 'due now'}",
-        f"last run  {_in_short(last) if last else 'none yet'}",
-        *(f"skills    {name}: {', '.join(names) or 'none'}" for name, names in state["skills"].items()),
-        *_contradictions(state["contradictions"]),
-    )
+    lines = [f"curator   {state['waits_because'] or 'due now'}"]
+    lines.append(f"last run  {_in_short(last) if last else 'none yet'}")
+    lines += [f"skills    {name}: {', '.join(names) or 'none'}" for name, names in state["skills"].items()]
+    ui.show(given, state, *lines, *_contradictions(state["contradictions"]))
 
 
 def curator_run(given: ui.Given, context: ui.Context) -> None:
@@ -154,9 +148,8 @@ def curator_log(given: ui.Given, context: ui.Context) -> None:
 
 def curator_undo(given: ui.Given, context: ui.Context) -> None:
     undone = _curator(context).undo(given.run or "")
-    ui.show(
-        given, undone, f"run {undone['undoes']} was taken back ({', '.join(undone['changes']) or 'no memory change'})"
-    )
+    changes = ", ".join(undone["changes"]) or "it had not changed memory"
+    ui.show(given, undone, f"run {undone['undoes']} is undone ({changes})")
 
 
 def _curator(context: ui.Context, budget: Background | None = None, *, helper: bool = False) -> Curator:
