@@ -190,11 +190,11 @@ def test_packages_come_into_an_environment_without_pip_and_the_set_up_goes_on(ho
         return subprocess.run(command, env=variables, stdin=nobody, capture_output=True, text=True, check=False)
 
     refused = setup()
-    assert (refused.returncode, "ledger needs ledger-client>=1; install them (`" in refused.stderr) == (2, True)
+    assert (refused.returncode, "ledger needs ledger-client>=1; install them with `" in refused.stderr) == (2, True)
     os.rename(packages, tmp_path / "gone")
     failed = setup("--yes")
     assert failed.returncode == 2
-    by_hand = failed.stderr.split("Try it by hand: `")[1].split("`")[0]
+    by_hand = failed.stderr.split("Install by hand with `")[1].split("`")[0]
     assert f"installing ledger-client>=1: {by_hand}\n" in failed.stdout
     assert "ledger" not in (home / "config.yaml").read_text()
     os.rename(tmp_path / "gone", packages)
