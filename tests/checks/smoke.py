@@ -21,7 +21,7 @@ def hermes(*words: str, code: int = 0) -> str:
 def main() -> None:
     began = time.monotonic()
     assert hermes("--version").startswith("hermes ")
-    assert "Nothing of it is left" in hermes("demo", "--scripted")
+    assert "Its files are removed" in hermes("demo", "--scripted")
     hermes("memory", "add", "--target", "user", "Prefers short answers.")
     assert "Prefers short answers." in hermes("prompt")
     with open("past.jsonl", "w", encoding="utf-8") as file:

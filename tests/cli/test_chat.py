@@ -68,7 +68,7 @@ def test_the_whole_of_a_tool_call_is_shown_by_a_key_or_a_command(home: Path) -> 
         terminal.send(CTRL_O)
         terminal.wait_for('"content": "Likes tea in the morning."')
         terminal.say("/expand 2")
-        terminal.wait_for("there are calls 1 to 1")
+        terminal.wait_for("there are tool calls 1 to 1")
         terminal.say("/expand x")
         terminal.wait_for("/expand takes the number")
 
@@ -150,7 +150,7 @@ def test_slash_commands_move_between_conversations(home: Path) -> None:
         terminal.say("/branch")
         terminal.wait_for("a branch of The first")
         terminal.say("/undo")
-        terminal.wait_for("taken back: hello one")
+        terminal.wait_for("undone: hello one")
         terminal.say("/new Other things")
         terminal.wait_for("a new conversation")
         terminal.say("please remember that I like tea")

@@ -196,7 +196,7 @@ def test_what_cannot_be_read_is_a_line_of_the_status_and_not_its_end(home: Path,
     assert "is not a readable database" in told
     assert "1% — " in told or "0% — " in told
     memory = hermes("memory", "status", "--offline").out
-    assert "odd.json cannot be understood; look at it and remove it" in memory
+    assert "odd.json cannot be read; look at it, then remove it" in memory
     assert "cannot be read" in memory
 
 

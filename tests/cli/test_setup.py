@@ -54,7 +54,7 @@ def test_a_key_is_never_shown_and_is_saved_for_its_owner_only(home: Path) -> Non
         terminal.send("sk-ant-secret-1234\r")
         terminal.wait_for("Model [claude-sonnet-5]:")
         terminal.send("\r")
-        terminal.wait_for("Keep it all the same? (y/n)")
+        terminal.wait_for("Keep it anyway? (y/n)")
         terminal.send("y\r")
         terminal.wait_for("ANTHROPIC_API_KEY is in")
         assert terminal.wait_for_end() == 0
@@ -69,7 +69,7 @@ def test_leaving_the_set_up_changes_nothing(home: Path) -> None:
     with Terminal(home) as terminal:
         terminal.wait_for("Which one?")
         terminal.send(CTRL_D)
-        terminal.wait_for("left without a model")
+        terminal.wait_for("no model was chosen")
         assert terminal.wait_for_end() == 1
     assert not os.path.exists(home / "config.yaml")
 
@@ -87,9 +87,9 @@ def test_neither_a_model_nor_a_key_that_was_tried_and_not_kept_stays(home: Path)
         terminal.send("sk-ant-right\r")
         terminal.wait_for("Model [claude-sonnet-5]:")
         terminal.send("\r")
-        terminal.wait_for("Keep it all the same? (y/n)")
+        terminal.wait_for("Keep it anyway? (y/n)")
         terminal.send(CTRL_D)
-        terminal.wait_for("left without a model")
+        terminal.wait_for("no model was chosen")
         assert terminal.wait_for_end() == 1
     assert (home / ".env").read_text() == "ANTHROPIC_API_KEY=sk-ant-wrong\n"
     assert "claude-sonnet-5" not in (home / "config.yaml").read_text()
@@ -112,7 +112,7 @@ def test_a_server_that_is_not_there_is_said_and_what_is_chosen_already_too(home:
         terminal.send("\r")
         terminal.wait_for("Model:")
         terminal.send("m-3\r")
-        terminal.wait_for("Keep it all the same? (y/n)")
+        terminal.wait_for("Keep it anyway? (y/n)")
         terminal.send("n\r")
         terminal.wait_for("4  a server of your own")
         terminal.send(CTRL_D)

@@ -104,7 +104,7 @@ def test_a_contradiction_is_shown_and_both_entries_stay(home: Path, hermes: Herm
     run = hermes("curator", "run", "--json").json
     assert [(each["one"], each["other"]) for each in run["contradictions"]] == [entries]
     assert store.entries("memory") == entries
-    assert "which one holds?" in hermes("curator", "status").out
+    assert "which one is true?" in hermes("curator", "status").out
 
 
 @pytest.mark.proves("curator.contradiction")

@@ -269,7 +269,7 @@ def test_status_really_looks(hermes: Command, home: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("LEDGER_KEY", "k-123456")
     (found,) = hermes("memory", "status", "--json").json["providers"]
     assert (found["available"], found["missing"], found["config"]["currency"]) == (True, [], "euro")
-    assert found["connection"] == "it started; it offers no test"
+    assert found["connection"] == "it started; it has no connection test"
     (home / "config.yaml").write_text("memory:\n  provider: gone\n")
     assert "there is no memory provider 'gone'" in hermes("memory", "status").out
 
@@ -293,7 +293,7 @@ def test_a_provider_that_has_only_what_it_must_have_is_looked_at_too(hermes: Com
     (home / "config.yaml").write_text(f"memory:\n  provider: least\n  provider_process: {place}\n")
     (found,) = hermes("memory", "status", "--json").json["providers"]
     assert (found["available"], found["problem"], found["config"], found["missing"]) == (True, "", {}, [])
-    assert found["connection"] == "it started; it offers no test"
+    assert found["connection"] == "it started; it has no connection test"
 
 
 @pytest.mark.proves("providers.status", "providers.notices")

@@ -136,7 +136,7 @@ def test_a_checkout_writes_its_own_program_whatever_else_is_called_hermes(home: 
         return subprocess.run(command, env=environment, cwd=cwd, capture_output=True, text=True, check=False)
 
     done = run("bin/hermes", "claude-code", "--yes")
-    assert done.stdout.startswith("started as Claude Code will: it answers, with 7 tools\n")
+    assert done.stdout.startswith("tested as Claude Code will start it: it answers, with 7 tools\n")
     written = json.loads((user_home / ".claude.json").read_text())["mcpServers"]["hermes"]
     assert written["command"] == absolute
     hook = json.loads((user_home / ".claude" / "settings.json").read_text())["hooks"]["Stop"][0]["hooks"][0]["command"]

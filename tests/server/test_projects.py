@@ -157,7 +157,7 @@ def test_a_folder_outside_of_any_repository_is_refused_before_anything_is_writte
 ) -> None:
     note = json.dumps({"action": "add", "target": "memory", "content": "Deploys on Fridays."})
     refused = hermes("tool", "memory", note, "--project", f"{tmp_path}/nowhere")
-    assert (refused.code, "is in no repository; name the project instead" in refused.err) == (1, True)
+    assert (refused.code, "is not in a repository; name the project instead" in refused.err) == (1, True)
     assert not (home / "memories").exists()
 
 

@@ -204,17 +204,29 @@ def test_a_plug_in_that_is_nowhere_is_told_with_both_folders(home: Path, hermes:
     for words in (("show", "nope"), ("check", "nope")):
         ran = hermes("plugins", *words)
         assert ran.code == 1
-        assert f"yours belongs into {home}/plugins/nope" in ran.out + ran.err
-        assert f"yours belongs into {home}/plugins/context_engine/nope" in ran.out + ran.err
+        assert f"yours belongs in {home}/plugins/nope" in ran.out + ran.err
+        assert f"yours belongs in {home}/plugins/context_engine/nope" in ran.out + ran.err
 
 
 @pytest.mark.proves("providers.plugins-command", "compaction.engine.fallback")
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("[note, *messages[-2:]]", "[note]", "compress, given 161 messages, is not followed: it dropped the person's"),
-        ("[note, *messages[-2:]]", "messages[5]", "compress, given 161 messages, is not followed: it did not return"),
-        ("return [note", "return messages[1:] and [note", "compress, given a single message, is not followed: it"),
+        (
+            "[note, *messages[-2:]]",
+            "[note]",
+            "what compress returned for 161 messages cannot be used: it dropped the person's",
+        ),
+        (
+            "[note, *messages[-2:]]",
+            "messages[5]",
+            "what compress returned for 161 messages cannot be used: it did not return",
+        ),
+        (
+            "return [note",
+            "return messages[1:] and [note",
+            "what compress returned for a single message cannot be used: it",
+        ),
         ("return [note, *messages[-2:]]", "return messages", "ok  tail           loads, and takes nothing out of 161"),
         ("> 1000", "> 10 ** 9", "it would not have begun by itself at"),
         ('usage["prompt_tokens"]', 'usage["prompt"]', "update_from_response raised KeyError: 'prompt'"),

@@ -59,7 +59,7 @@ def test_prompt_diff_shows_what_a_new_session_would_see_differently(
         session.prepare_turn("hello")
         session.finish_turn("hi")
     same = hermes("prompt", "--diff", "first", "--cwd", str(tmp_path))
-    assert same.out == "the prompt of that session is what a new session would get\n"
+    assert same.out == "the prompt of that session is the one a new session would get\n"
     MemoryStore.open(home).add("user", "Likes tea.")
     assert "+Likes tea." in hermes("prompt", "--diff", "first", "--cwd", str(tmp_path)).out
     assert hermes("prompt", "--diff", "nothing").code == 1

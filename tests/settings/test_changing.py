@@ -253,9 +253,9 @@ def test_a_profile_is_deleted_only_with_consent_and_the_chosen_one_is_named_as_s
 def test_what_is_no_settings_file_is_told_in_plain_words(home: Path, hermes: Command) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("- memory\n- review\n")
-    assert "expected `name: value` lines, found a list; mend the file" in hermes("config", "check").out
+    assert "expected `name: value` lines, found a list; correct the file" in hermes("config", "check").out
     (home / "config.yaml").write_text("memory\n")
-    assert "found a single text; mend the file" in hermes("config", "check").out
+    assert "found a single text; correct the file" in hermes("config", "check").out
     (home / "config.yaml").unlink()
     (home / ".env").write_text("not a secret\n")
     told = hermes("doctor", "--offline").out

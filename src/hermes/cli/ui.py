@@ -156,7 +156,7 @@ def tell_damaged(count: int) -> int:
     """The exit code of an export, after saying what could not be part of it."""
     if not count:
         return OK
-    problem(f"{count:,} damaged messages were left out; `hermes sessions repair` looks at them")
+    problem(f"{count:,} damaged messages were left out; `hermes sessions repair` checks the database")
     return REFUSED
 
 
@@ -272,7 +272,7 @@ def ask_secret(question: str, *, kept: bool) -> str:
     """What is typed is not shown; Enter keeps what there is."""
     from getpass import getpass
 
-    return getpass(f"{question} (not shown{'; Enter keeps the one there is' if kept else ''}): ").strip()
+    return getpass(f"{question} (not shown{'; Enter keeps the current one' if kept else ''}): ").strip()
 
 
 def edited(text: str) -> str:
@@ -290,7 +290,7 @@ def edited(text: str) -> str:
         file.flush()
         done = subprocess.run([*shlex.split(editor), file.name], check=False)
         if done.returncode:
-            raise NotConfirmed(f"{editor} ended with {done.returncode}; nothing was changed")
+            raise NotConfirmed(f"{editor} exited with code {done.returncode}; nothing was changed")
         with open(file.name, encoding="utf-8") as saved:  # editors replace the file
             return saved.read().removesuffix("\n")
 

@@ -86,7 +86,7 @@ def _connection(provider: Any, home: Home, seconds: float) -> str:
         finally:
             if hasattr(provider, "shutdown"):
                 provider.shutdown()
-        return str(answered or "it started; it offers no test")
+        return str(answered or "it started; it has no connection test")
 
     return str(within(seconds, _for(home, ask)))
 
@@ -197,7 +197,7 @@ def _compressed(engine: ContextEngine, messages: list[dict[str, Any]], ids: list
         return compress_with(engine, messages, ids, tokens=tokens)
     except UnusableResult as error:
         many = "a single message" if len(messages) == 1 else f"{len(messages)} messages"
-        raise SettingsError(f"compress, given {many}, is not followed: {error}") from error
+        raise SettingsError(f"what compress returned for {many} cannot be used: {error}") from error
 
 
 def _told(hook: str, call: Callable[[], Any]) -> Any:
@@ -235,9 +235,7 @@ def installer() -> list[str]:
         has_pip = [python, "-m", "pip", "--version"]
         if python != sys.executable and subprocess.run(has_pip, capture_output=True, check=False).returncode == 0:
             return [python, "-m", "pip", "--python", sys.executable, "install"]
-    raise SettingsError(
-        "neither uv nor pip is installed here to bring packages; install uv (https://docs.astral.sh/uv)"
-    )
+    raise SettingsError("there is neither uv nor pip to install packages with; install uv (https://docs.astral.sh/uv)")
 
 
 def is_installed(requirement: str) -> bool:

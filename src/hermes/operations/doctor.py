@@ -372,7 +372,7 @@ def _engine(home: Home, settings: Settings) -> Iterator[Check]:
     if told["problem"]:
         remedy = (
             f"`hermes plugins check {name}` tries it again, `hermes config set context.engine {BUILT_IN}` goes back to "
-            f"the built-in one; an engine of yours belongs into {told['belongs_into']}"
+            f"the built-in one; an engine of yours belongs in {told['belongs_into']}"
         )
         yield Check("context engine", PROBLEM, told["problem"], remedy)
     else:

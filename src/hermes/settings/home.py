@@ -73,7 +73,7 @@ def existing_profile(root: str, name: str) -> str:
     path = profile_path(root, name)
     if not os.path.isdir(path):
         if name == DEFAULT_PROFILE:
-            raise NotFound(f"{name} is the home itself, {root}, and no profile of it")
+            raise NotFound(f"{name} is the home itself ({root}), not one of its profiles")
         existing = ", ".join(profile_names(root)) or "none yet"
         raise NotFound(
             f"there is no profile {name!r} in {root} (existing: {existing}); "
@@ -180,7 +180,7 @@ def named_project(words: str, cwd: str | None = None) -> str:
         found = project_of(folder)
         if not found:
             raise NotFound(
-                f"{os.path.realpath(folder)} is in no repository; name the project instead, or run `git init`"
+                f"{os.path.realpath(folder)} is not in a repository; name the project instead, or run `git init`"
             )
         return found
     check_name(words, "a project's name")

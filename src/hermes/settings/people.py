@@ -74,7 +74,7 @@ class People:
 
     def __init__(self, home: Home) -> None:
         if home.above:
-            raise SettingsError(f"{home.path} is the home of one person; people are kept by the home above it")
+            raise SettingsError(f"{home.path} is the home of one person; only the home above it has a list of people")
         self.home = home
         self._documents = documents_of(home)
         self._known = _NOBODY

@@ -96,7 +96,7 @@ class TrustedFolders:
     def remove(self, folder: str) -> str:
         real = _real(folder)
         if real not in self.all():
-            raise NotFound(f"nobody decided about {real}; `hermes trust list` shows the folders")
+            raise NotFound(f"{real} is not on the list; `hermes trust list` shows the folders")
         self._change(lambda kept: kept["folders"].pop(real, None))
         return real
 
@@ -130,7 +130,9 @@ class TrustedFolders:
         try:
             found = json.loads(data or b"{}")
         except ValueError as error:
-            raise SettingsError(f"{os.path.join(self._home, NAME)} is not JSON ({error}); mend or remove it") from error
+            raise SettingsError(
+                f"{os.path.join(self._home, NAME)} is not JSON ({error}); correct or remove it"
+            ) from error
         return found if isinstance(found, dict) else {}
 
     def _change(self, change: Callable[[dict[str, Any]], object]) -> None:

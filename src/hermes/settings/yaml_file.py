@@ -71,14 +71,14 @@ def parse(path: str, data: bytes) -> CommentedMap:
         raise SettingsError(f"{path}: byte {error.start:,} is not UTF-8 text; save the file as UTF-8") from error
     except MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise SettingsError(f"{path}:{line}: not valid YAML: {error.problem or error}; mend that line") from error
+        raise SettingsError(f"{path}:{line}: not valid YAML: {error.problem or error}; correct that line") from error
     except (YAMLError, ValueError) as error:
-        raise SettingsError(f"{path}: not valid YAML: {error}; mend the file") from error
+        raise SettingsError(f"{path}: not valid YAML: {error}; correct the file") from error
     if tree is None:
         return CommentedMap()
     if not isinstance(tree, CommentedMap):
         found = "a list" if isinstance(tree, list) else "a single text"  # not shown: the file may be a link
-        raise SettingsError(f"{path}:1: expected `name: value` lines, found {found}; mend the file")
+        raise SettingsError(f"{path}:1: expected `name: value` lines, found {found}; correct the file")
     return tree
 
 

@@ -281,7 +281,7 @@ def _branch(chat: Chat, title: str) -> None:
 
 
 def _undo(chat: Chat, _rest: str) -> None:
-    chat.screen.fitted(f"taken back: {chat.agent.session.undo()}", "dim")
+    chat.screen.fitted(f"undone: {chat.agent.session.undo()}", "dim")
 
 
 def _retry(chat: Chat, _rest: str) -> None:

@@ -341,7 +341,7 @@ class TurnView:
     def _show_retry(self, event: Retrying) -> None:
         """One line that counts, where a line can be drawn again; elsewhere one line, the first time."""
         if self.screen.is_answering:
-            self.screen.line("(the answer broke off and begins again)", "dim")
+            self.screen.line("(the answer was interrupted and starts again)", "dim")
         if event.retry and self.screen.has_styles:
             self.screen.wait(f"({retrying_in_words(event)})")
         elif event.retry <= 1:
@@ -352,7 +352,7 @@ class TurnView:
         if not self.calls:
             self.screen.line("no tool has been called yet", "dim")
         elif not 0 <= number <= len(self.calls):
-            self.screen.line(f"there are calls 1 to {len(self.calls)}", "dim")
+            self.screen.line(f"there are tool calls 1 to {len(self.calls)}", "dim")
         else:
             self.screen.line(f"[{number or len(self.calls)}] {whole(self.calls[number - 1])}")
 

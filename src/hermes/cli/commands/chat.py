@@ -115,7 +115,7 @@ _NO_MODEL = (
 
 def run_chat(given: ui.Given, context: ui.Context) -> int:
     if given.newest and given.resume is not None:
-        raise SettingsError("--continue and --resume are two conversations; give one of them")
+        raise SettingsError("--continue and --resume name two conversations; use only one of them")
     images: list[dict[str, Any]] = []
     if given.image:
         from hermes.storage.images import image_part

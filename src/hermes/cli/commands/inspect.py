@@ -128,7 +128,7 @@ def _print_difference(parts: SessionParts, name: str, now: str) -> None:
     lines = difflib.unified_diff(
         then.splitlines(), now.splitlines(), f"session {session.id}", "a new session", lineterm=""
     )
-    ui.line("\n".join(lines) or "the prompt of that session is what a new session would get")
+    ui.line("\n".join(lines) or "the prompt of that session is the one a new session would get")
 
 
 _NO_FILE = (errno.ENOENT, errno.ENAMETOOLONG)
@@ -191,7 +191,7 @@ def _read(file: str) -> bytes:
     except OSError as error:
         if error.errno in _NO_FILE:  # somebody gave the text itself, or a wrong name
             raise NotFound(
-                f"there is no file {preview(file)!r}; a text itself is piped in: `echo 'the text' | hermes scan -`"
+                f"there is no file {preview(file)!r}; to scan a text, pipe it in: `echo 'the text' | hermes scan -`"
             ) from error
         raise explain("read", file, error) from error
 

@@ -73,11 +73,11 @@ def _write(given: ui.Given, changes: list[Change], tools: list[str], records: st
             ui.line(diff)
         agreed = ui.confirmed("Write this?")
     backups = carry_out(changes) if agreed else []
-    lines = [f"started as {title} will: it answers, with {len(tools)} tools"] if tools else []
+    lines = [f"tested as {title} will start it: it answers, with {len(tools)} tools"] if tools else []
     if not changes:
         lines.append(f"{title}: nothing to change")
     elif agreed:
-        lines += [f"the file as it was: {backup}" for backup in backups]
+        lines += [f"the previous file: {backup}" for backup in backups]
         lines.append(f"{title}: {f'done. Restart it. Conversations: {records}.' if tools else 'removed. Restart it.'}")
     else:
         lines += _diffs(changes) if given.dry_run else []

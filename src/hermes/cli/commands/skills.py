@@ -202,5 +202,5 @@ def _in_short(run: dict[str, Any]) -> str:
 
 def _contradictions(found: list[dict[str, str]]) -> Iterator[str]:
     for each in found:
-        yield f"  ! {each['target']}: {each['why']}; which one holds? `hermes memory remove` takes the other away"
+        yield f"  ! {each['target']}: {each['why']}; which one is true? `hermes memory remove` removes the other"
         yield f"      {preview(each['one'])}\n      {preview(each['other'])}"

@@ -138,9 +138,9 @@ def run_doctor(given: ui.Given, context: ui.Context) -> int:
     if given.json:
         ui.print_json({"healthy": healthy, "checks": [check.as_json() for check in checks]})
     elif healthy:
-        ui.line("Everything that must work works.")
+        ui.line("Everything that has to work works.")
     else:
-        ui.line("Something needs you: see the lines marked ✗.")
+        ui.line("Something needs your attention: see the lines marked ✗.")
     return ui.OK if healthy else ui.REFUSED
 
 
@@ -187,7 +187,7 @@ def storage_status(given: ui.Given, context: ui.Context) -> None:
     found = status(where)
     if found["prepared"] and not found["missing"] and (left := left_behind(context.home, where)):
         found["warnings"].append(
-            f"{counted(left, 'document')} of this home, such as memory, are still files and not read: "
+            f"{counted(left, 'document')} of this home, such as memory, are still files, which are not read: "
             "`hermes storage move --to URL` brings them"
         )
     ui.show(given, {"engine": "postgresql", **found}, *_status_lines(found))

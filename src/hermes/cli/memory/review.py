@@ -43,7 +43,7 @@ def memory_status(given: ui.Given, context: ui.Context) -> None:
         if state["problem"]:
             lines.append(f"        ! {state['problem']}")
     lines.append(f"write approval is {'on' if approval else 'off'}; {counted(len(waiting), 'write')} pending")
-    lines += [f"! {path} cannot be understood; look at it and remove it" for path in unreadable]
+    lines += [f"! {path} cannot be read; look at it, then remove it" for path in unreadable]
     lines += [line for each in providers for line in _provider_lines(each)]
     if not providers:
         lines.append("no external memory (`hermes memory setup`)")
@@ -99,7 +99,7 @@ def _pending(given: ui.Given, context: ui.Context, *, skills: bool) -> None:
         lines += [f"          {line}" for line in origins(each)]
     ui.show(given, [each.as_dict() for each in waiting], *(lines or ["nothing is pending"]))
     for path in () if given.json or skills else PendingWrites(context.home).unreadable():
-        ui.problem(f"{path} cannot be understood; look at it and remove it")
+        ui.problem(f"{path} cannot be read; look at it, then remove it")
 
 
 def _approve(given: ui.Given, context: ui.Context, *, skills: bool) -> None:
@@ -171,7 +171,7 @@ def _accept(given: ui.Given, context: ui.Context) -> int:
     found = [(target, entry) for target in store.targets for entry in store.entries(target) if given.accept in entry]
     if len(found) != 1:
         held = counted(len(found), "entry holds", "entries hold")
-        raise NotFound(f"{held} {given.accept!r}, expected one; use words that only one has")
+        raise NotFound(f"{held} {given.accept!r}, expected one; use words that only one contains")
     target, entry = found[0]
     if judge(entry, scan_entries([entry])[0])["verdict"] == "refuse":
         raise WriteRefused("this entry is refused, so it is never shown; write the plain fact instead", kind="threat")

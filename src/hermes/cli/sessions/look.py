@@ -424,7 +424,7 @@ def receipt_lines(receipt: Receipt, *, everything: bool = False) -> Iterator[str
     yield f"  turn       {receipt.turn} of {receipt.session_id}, {ui.when(receipt.at)[:16]}"
     yield f"  question   {_masked(receipt.question)}"
     yield f"  answer     {_masked(receipt.answer)}"
-    yield f"  model      {'; '.join(filter(None, [ui.visible(receipt.model), *_figures(receipt)])) or 'not told'}"
+    yield f"  model      {'; '.join(filter(None, [ui.visible(receipt.model), *_figures(receipt)])) or 'unknown'}"
     for each in receipt.written:
         what = f"{each['change']} ({each['action']}, {each['target']})" if "change" in each else each.get("tool", "")
         yield f"  written    {each['kind']}: {ui.visible(str(what))}"
