@@ -29,7 +29,7 @@ def test_the_first_run_leads_to_a_server_of_ones_own_and_into_the_chat(home: Pat
         terminal.send("4\r")
         terminal.wait_for("Address [")
         terminal.send(f"{server.url}/v1\r")
-        terminal.wait_for("it has tiny-1, m-2")
+        terminal.wait_for("its models: tiny-1, m-2")
         terminal.wait_for("Model [tiny-1]:")
         terminal.send("\r")
         terminal.wait_for("tiny-1 answers; saved.")
@@ -103,7 +103,7 @@ def test_a_server_that_is_not_there_is_said_and_what_is_chosen_already_too(home:
     )
     settings = (home / "config.yaml").read_text()
     with Terminal(home, "setup", lines=40) as terminal:
-        terminal.wait_for("Hermes talks to tiny-1. Choosing takes a minute; Ctrl-C leaves it so.")
+        terminal.wait_for("Hermes talks to tiny-1. Choosing takes a minute; Ctrl-C keeps it.")
         terminal.wait_for("Which one?")
         terminal.send("4\r")
         terminal.wait_for("Address [")

@@ -181,7 +181,7 @@ def test_a_sentence_instead_of_a_command_is_answered_with_how_to_ask_it(hermes: 
     assert "to ask it: hermes -q 'which is longer'" in hermes("which", "is", "longer").err
     assert "to ask it: hermes -q 'which is longer'" in hermes("chat", "which", "is", "longer").err
     both = hermes("--continue", "--resume", "auth", "-q", "hello")
-    assert (both.code, "give one of them" in both.err) == (2, True)
+    assert (both.code, "use only one of them" in both.err) == (2, True)
     assert "to ask it" not in hermes("memry", "list").err + hermes("xyzzy").err + hermes("xyzzy", "--json").err
 
 
