@@ -8,6 +8,7 @@ the moment that a reminder names, on the wall clock.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,7 @@ _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12}
 _COUNTS = {"a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8}
 _COUNTS |= {"nine": 9, "ten": 10, "eleven": 11, "twelve": 12}
 _ROUGH_COUNTS = {"couple of": 2, "few": 3, "several": 3}
+_ALL_COUNTS = _COUNTS | _ROUGH_COUNTS | {f"a {name}": count for name, count in _ROUGH_COUNTS.items()}
 _NEAR_DAYS = {"today": 0, "tonight": 0, "this morning": 0, "this afternoon": 0, "this evening": 0, "yesterday": -1}
 _NEAR_DAYS |= {"last night": -1, "tomorrow": 1, "the day before yesterday": -2, "the day after tomorrow": 2}
 
@@ -65,7 +67,7 @@ def _dates(year: str) -> tuple[str, ...]:
 
 def _date_of(found: re.Match[str]) -> tuple[int | None, int | None, int | None]:
     """Year, month and day, as far as they are said; a season is its first month."""
-    parts = dict.fromkeys(("year", "month", "number", "day", "season")) | found.groupdict()
+    parts = _said(found)
     month = int(parts["number"]) if parts["number"] else None
     if parts["month"]:
         month = _MONTHS.index(parts["month"][:3].lower()) + 1
@@ -74,9 +76,13 @@ def _date_of(found: re.Match[str]) -> tuple[int | None, int | None, int | None]:
     return int(parts["year"]) if parts["year"] else None, month, int(parts["day"]) if parts["day"] else None
 
 
+def _said(found: re.Match[str]) -> dict[str, str]:
+    """The parts of the pattern by name; empty where the text has none, or the pattern has no such part."""
+    return defaultdict(str, {name: text for name, text in found.groupdict().items() if text})
+
+
 def _count_of(found: re.Match[str]) -> int:
-    counts = _COUNTS | _ROUGH_COUNTS
-    return counts.get(found["count"].lower()) or int(found["count"])
+    return _ALL_COUNTS.get(found["count"].lower()) or int(found["count"])
 
 
 def _days_to(found: re.Match[str], weekday: int, direction: int) -> int:
@@ -129,7 +135,7 @@ def _date(found: re.Match[str], today: datetime) -> Range:
         start = _midnight(today.year - 1, month or 1, day or 1)
     if day:
         return start, _later(start, days=1)
-    return start, _months_later(start, 3 if found.groupdict().get("season") else 1 if month else 12)
+    return start, _months_later(start, 3 if _said(found)["season"] else 1 if month else 12)
 
 
 def _near(found: re.Match[str], today: datetime) -> Range:
@@ -168,15 +174,12 @@ def _ago(found: re.Match[str], today: datetime) -> Range:
     if unit in ("minute", "hour"):
         moment = today - timedelta(minutes=count * (60 if unit == "hour" else 1))
         return moment, moment + timedelta(seconds=1)
-    if unit in ("month", "year"):
-        start = _months_later(_later(today), -count * (12 if unit == "year" else 1))
-    else:
-        start = _later(today, days=-count * (7 if unit == "week" else 1))
+    start = _shifted(today, -count, unit)
     return start, _later(start, days=1)
 
 
 def _midnight(year: int, month: int, day: int) -> datetime:
-    """Where the machine stands, with the offset its zone has on that day."""
+    """In the machine's time zone, with the offset it has on that day."""
     if not 1 < year < _LATEST_YEAR:
         raise ValueError(f"the year {year} is out of range")
     return datetime(year, month, day).astimezone()
@@ -185,6 +188,13 @@ def _midnight(year: int, month: int, day: int) -> datetime:
 def _later(start: datetime, *, days: int = 0) -> datetime:
     moved = start.replace(tzinfo=None) + timedelta(days=days)
     return _midnight(moved.year, moved.month, moved.day)
+
+
+def _shifted(day: datetime, count: int, unit: str) -> datetime:
+    """The day so many days, weeks, months or years later."""
+    if unit in ("month", "year"):
+        return _months_later(_later(day), count * (12 if unit == "year" else 1))
+    return _later(day, days=count * (7 if unit == "week" else 1))
 
 
 def _months_later(start: datetime, months: int) -> datetime:
@@ -291,7 +301,7 @@ def _written(text: str) -> Iterator[tuple[re.Match[str], Span]]:
             if day:
                 length, strength = 1, 1.0
             elif month:
-                length, strength = 92 if found.groupdict().get("season") else 31, 0.8
+                length, strength = 92 if _said(found)["season"] else 31, 0.8
             else:
                 length, strength = 366, 0.3
             end = start + timedelta(days=length)
@@ -321,7 +331,7 @@ def _relative(text: str, now: datetime) -> Iterator[tuple[re.Match[str], Span]]:
 
 # --- relative dates in an entry --------------------------------------------------------------------------------------
 
-# What happens again and again has no date; what stands in quotes or code is somebody else's wording.
+# What recurs has no date; text in quotes or code is somebody else's wording.
 _RECURRING = re.compile(r"\b(?:every|each|daily|weekly|always|usually|often|whenever|never|per)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|'[^']*'(?!\w)")
 _IN_AN_ENTRY = re.compile(
@@ -392,9 +402,7 @@ _AHEAD = tuple(
     re.compile(rf"(?<![\w-]){pattern}(?![\w-])", re.IGNORECASE)
     for pattern in (
         _AHEAD_IN,
-        rf"(?:on\s+)?(?P<year>\d{{4}})-{_NUMBER}-{_DAY}",
-        rf"(?:on\s+)?(?:the\s+)?{_MONTH}\s+{_DAY}(?:,?\s+(?P<year>\d{{4}}))?",
-        rf"(?:on\s+)?(?:the\s+)?{_DAY}\s+(?:of\s+)?{_MONTH}(?:,?\s+(?P<year>\d{{4}}))?",
+        *(rf"(?:on\s+)?(?:the\s+)?{pattern}" for pattern in _dates(r"\d{4}")[:3]),
         f"(?:{_AHEAD_NEAR})",
         rf"(?:on\s+)?(?:(?P<which>next|this|every|each|coming)\s+)?{_WEEKDAY}(?P<plural>s)?{_PART}",
         _AHEAD_PERIOD,
@@ -427,64 +435,49 @@ def ahead(text: str, now: datetime) -> Ahead | None:
         if named is None:
             if clock is None:
                 return None
-            moment = _at_time(now, clock)
-            moment = moment if moment > now else _at_time(now + timedelta(days=1), clock)
-            return Ahead(at=moment, rest=rest)
-        parts = (
-            dict.fromkeys(("count", "near", "this", "weekday", "period", "which", "plural", "part", "part2"))
-            | named.groupdict()
-        )
-        moment, repeat = _ahead_of(named, parts, now, clock)
+            return Ahead(at=_coming(now, clock), rest=rest)
+        moment, repeat = _ahead_of(named, now, clock)
     except (ValueError, OverflowError):
         return None
     return Ahead(at=moment, rest=f"{rest[: named.start()]} {rest[named.end() :]}", repeat=repeat)
 
 
-def _ahead_of(
-    found: re.Match[str], parts: dict[str, str | None], now: datetime, clock: tuple[int, int] | None
-) -> tuple[datetime, str]:
+def _ahead_of(found: re.Match[str], now: datetime, clock: tuple[int, int] | None) -> tuple[datetime, str]:
+    parts = defaultdict(str, {name: text.lower() for name, text in _said(found).items()})
     if parts["count"]:
-        return _after(parts["count"].lower(), found["unit"].lower(), now, clock), ""
-    part = parts["part"] or parts["part2"] or ""
-    hour = clock or (_PARTS.get(part.lower(), 9), 0)
-    which = (parts["which"] or "").lower()
-    repeats = which in ("every", "each") or bool(parts["plural"])
+        return _after(found, now, clock), ""
+    hour = clock or (_PARTS.get(parts["part"] or parts["part2"], 9), 0)
+    repeats = parts["which"] in ("every", "each") or bool(parts["plural"])
     if parts["near"] or parts["this"]:
-        near = (parts["near"] or "today").lower()
+        near = parts["near"] or "today"
         if near == "tonight" and clock is None:
             hour = (_PARTS["night"], 0)
         days = {"tomorrow": 1, "the day after tomorrow": 2}.get(near, 0)
         moment = _at_time(now + timedelta(days=days), hour)
         return (moment if moment > now else now + timedelta(hours=3)), ""  # "later today"
     if parts["weekday"]:
-        there = _WEEKDAYS.index(parts["weekday"][:3].lower())
-        days = (there - now.weekday()) % 7
-        moment = _at_time(now + timedelta(days=days), hour)
-        moment = moment if moment > now else _at_time(now + timedelta(days=days + 7), hour)
-        return moment, "weekly" if repeats else ""
+        days = (_WEEKDAYS.index(parts["weekday"][:3]) - now.weekday()) % 7
+        return _coming(now, hour, days, step=7), "weekly" if repeats else ""
     if parts["period"]:
-        return _period_ahead(parts["period"].lower(), now, clock, repeats=repeats)
+        return _period_ahead(parts["period"], now, clock, repeats=repeats)
     year, month, day = _date_of(found)
     moment = _at_time(now.replace(year=year or now.year, month=month or 1, day=day or 1), hour)
     return (moment if year or moment > now else moment.replace(year=now.year + 1)), ""
 
 
-def _after(count: str, unit: str, now: datetime, clock: tuple[int, int] | None) -> datetime:
+def _after(found: re.Match[str], now: datetime, clock: tuple[int, int] | None) -> datetime:
+    unit = found["unit"].lower()
+    if found["count"].lower() == "half an" and unit == "hour":
+        return now + timedelta(minutes=30)
     if unit in ("minute", "min", "hour"):
-        minutes = 30.0 if count == "half an" else _counted(count) * (60 if unit == "hour" else 1)
-        return now + timedelta(minutes=minutes)
-    if unit in ("month", "year"):
-        moment = _months_later(now, int(_counted(count)) * (12 if unit == "year" else 1)).replace(tzinfo=now.tzinfo)
-    else:
-        moment = now + timedelta(days=_counted(count) * (7 if unit == "week" else 1))
-    return _at_time(moment, clock or (9, 0))
+        return now + timedelta(minutes=_count_of(found) * (60 if unit == "hour" else 1))
+    return _at_time(_shifted(now, _count_of(found), unit).replace(tzinfo=now.tzinfo), clock or (9, 0))
 
 
 def _period_ahead(period: str, now: datetime, clock: tuple[int, int] | None, *, repeats: bool) -> tuple[datetime, str]:
     hour = clock or (_PARTS.get(period, 9), 0)
     if period in ("day", "morning", "evening"):
-        moment = _at_time(now, hour)
-        return (moment if moment > now else _at_time(now + timedelta(days=1), hour)), "daily" if repeats else ""
+        return _coming(now, hour), "daily" if repeats else ""
     if period in ("week", "weekend"):
         days = (_SATURDAY - now.weekday()) % 7 or 7 if period == "weekend" else 7 - now.weekday()
         return _at_time(now + timedelta(days=days), hour), "weekly" if repeats else ""
@@ -492,14 +485,8 @@ def _period_ahead(period: str, now: datetime, clock: tuple[int, int] | None, *, 
     return _at_time(_months_later(now.replace(day=1), months).replace(tzinfo=now.tzinfo), hour), ""
 
 
-def _counted(count: str) -> float:
-    count = count.removeprefix("a ") if count.removeprefix("a ") in _ROUGH_COUNTS else count
-    return float((_COUNTS | _ROUGH_COUNTS).get(count) or int(count))
-
-
 def _clock_time(found: re.Match[str]) -> tuple[int, int]:
-    named = found.groupdict().get("named")
-    if named:
+    if named := _said(found)["named"]:
         return _PARTS[named.lower()], 0
     hour, half = int(found["hour"]), (found["half"] or "").lower()
     if half.startswith("p") and hour < 12:  # noqa: PLR2004
@@ -507,6 +494,12 @@ def _clock_time(found: re.Match[str]) -> tuple[int, int]:
     elif half.startswith("a") and hour == 12:  # noqa: PLR2004
         hour = 0
     return hour, int(found["minute"] or 0)
+
+
+def _coming(now: datetime, clock: tuple[int, int], days: int = 0, *, step: int = 1) -> datetime:
+    """The clock time so many days from now; `step` days later when that is over."""
+    moment = _at_time(now + timedelta(days=days), clock)
+    return moment if moment > now else _at_time(now + timedelta(days=days + step), clock)
 
 
 def _at_time(day: datetime, clock: tuple[int, int]) -> datetime:

@@ -53,7 +53,7 @@ class NotFound(HermesError):
 
 
 class NoModel(NotFound):
-    """No model is chosen, or nobody serves the one that is."""
+    """No model is chosen, or no provider has the chosen one."""
 
 
 class NotConfirmed(HermesError):
@@ -106,7 +106,7 @@ class ModelBusy(ModelError):
 
 
 class RateLimited(ModelError):
-    """The provider limits requests; `seconds` says how long to wait if it told us."""
+    """The provider limits requests; `seconds` is how long to wait, if it said so."""
 
     passing = True
 
@@ -116,7 +116,7 @@ class RateLimited(ModelError):
 
 
 class ContextTooLong(ModelError):
-    """The request does not fit the model's window; `limit` is the window if it told us."""
+    """The request does not fit the model's window; `limit` is the window, if it said so."""
 
     def __init__(self, message: str, *, limit: int | None = None, status: int | None = None) -> None:
         super().__init__(message, status=status)
@@ -196,7 +196,7 @@ class DamagedFile(StorageError):
     """A file's bytes are not what was written."""
 
 
-# What the optional parts of Hermes need, and the command that brings it.
+# The packages of the optional parts of Hermes, and the command that installs them.
 #
 # The command names those packages and not Hermes, whose name on a package index may be somebody else's.
 

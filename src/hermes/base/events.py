@@ -1,4 +1,4 @@
-"""What happens while a model answers, as events for whoever shows or stores it; and what a check-up found."""
+"""What happens while a model answers, as events for the code that shows or stores it; and findings of a check."""
 
 from __future__ import annotations
 
@@ -178,14 +178,14 @@ class Notice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """Messages left the context, and one block stands for them; all of them can be read again."""
+    """One block has replaced messages in the context; all of them can still be read."""
 
     session_id: str  # where the conversation goes on
     parent_session_id: str  # the session that ended; the same one when it was compacted in place
     why: str  # threshold, hygiene, too long, asked, model
     how: str  # who summarised: helper, main, "helper in 3 pieces", extract, or the name of another engine
     messages: int  # that were taken out
-    kept_exactly: int  # details that stand in the block word for word
+    kept_exactly: int  # details that the block contains word for word
     tokens_before: int
     tokens_after: int
     failures: tuple[str, ...] = ()  # what was tried before

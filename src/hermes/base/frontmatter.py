@@ -74,7 +74,7 @@ def _simple(block: str) -> dict[str, Any] | None:
 
 
 def _mapping(lines: list[tuple[int, str]], at: int, indent: int) -> tuple[dict[str, Any], int]:
-    """The fields from line `at` on that stand at `indent`, and the line after them."""
+    """The fields from line `at` on with this indentation, and the line after them."""
     fields: dict[str, Any] = {}
     while at < len(lines) and lines[at][0] == indent:
         field = _FIELD.fullmatch(lines[at][1])

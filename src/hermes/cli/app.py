@@ -54,7 +54,7 @@ def run(arguments: list[str]) -> int:
     except OSError as error:
         if error.filename is None:  # standard output: see __main__
             raise
-        from hermes.storage.files import explain  # what the system refused and nobody below explained
+        from hermes.storage.files import explain  # a refusal by the system that no lower layer explained
 
         code = ui.REFUSED
         ui.failure(explain("use", str(error.filename), error), code, as_json="--json" in words)

@@ -20,7 +20,7 @@ _WITHOUT_JSON = "without --json"
 DEFAULTS = {"mcp": "serve"}  # what a group does when no command is named
 
 _sections: dict[str, dict[str, dict[str, tuple[str, str]]]] = {}  # of each group, with their commands
-_arguments: dict[str, list[str]] = {}  # of each command, as they stand in the file
+_arguments: dict[str, list[str]] = {}  # of each command, as written in the file
 GUESSED: dict[str, dict[str, str]] = {}  # by group: the words people type instead, and what they mean
 
 
@@ -72,7 +72,7 @@ def add_arguments(name: str, module: str, parser: argparse.ArgumentParser) -> No
 
 
 def checkout() -> Any:
-    """The benchmarks beside the source; an installed Hermes has none."""
+    """The benchmarks next to the source code; an installed package has none."""
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(hermes.__file__ or ""))))
     if not os.path.isfile(os.path.join(root, "benchmarks", "command.py")):
         raise NotFound(

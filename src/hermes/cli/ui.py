@@ -180,7 +180,7 @@ _WIDTH = 24
 
 
 class Progress:
-    """A line on standard error that shows how far long work has come; silent when nobody watches.
+    """A line on standard error that shows the progress of long work; silent unless that is a terminal.
 
     `total` is 0 when the end is not known; then only the count is shown.
     """
@@ -245,7 +245,7 @@ def read_line(prompt: str) -> str:
 
 
 def confirmed(question: str) -> bool:
-    """Whether a person says yes; where nobody sits at a terminal, nobody does."""
+    """Whether a person at a terminal says yes; without a terminal, the answer is no."""
     return sys.stdin.isatty() and said_yes(question)
 
 

@@ -68,7 +68,7 @@ def connection_of(name: str, home: Home, settings: Settings) -> str:
 
 
 def fields_of(provider: Any) -> list[dict[str, Any]]:
-    """The fields a provider's set-up has; those without a key are nobody's."""
+    """The fields of a provider's set-up; those without a key are ignored."""
     offered = provider.get_config_schema() if hasattr(provider, "get_config_schema") else []
     return [field for field in offered or () if isinstance(field, dict) and field.get("key")]
 
@@ -208,7 +208,7 @@ def _told(hook: str, call: Callable[[], Any]) -> Any:
 
 
 def _history() -> list[dict[str, Any]]:
-    """Requests, calls with their results and answers; the person's last request stands at the end."""
+    """Requests, calls with their results, and answers; it ends with a request of the person."""
     messages: list[dict[str, Any]] = []
     for number in range(_TURNS):
         call = {"id": f"call_{number}", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}

@@ -123,7 +123,7 @@ def _privacy(home: Home, options: Options) -> Iterator[Check]:
 
 
 def _leftovers(home: Home, options: Options) -> Iterator[Check]:
-    """Temporary files of writers that were killed; the next write beside them removes them, too."""
+    """Temporary files of killed writers; the next write in the same folder also removes them."""
     places = [place for place in (home.path, home.join("memories")) if os.path.isdir(place)]
     scratch = [
         entry.path
@@ -287,7 +287,7 @@ def _receipts_and_background(home: Home) -> Iterator[Check]:
 
 
 def _unsaved(home: Home, options: Options) -> Iterator[Check]:
-    """Conversations that were kept beside the database, because it was locked or damaged."""
+    """Conversations stored outside the database, because it was locked or damaged."""
     found = waiting(home)
     if options.fix and not all(each["open"] for each in found):
         with SessionDB.open(**conversations_of(home)) as db:

@@ -35,7 +35,7 @@ _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """What is removed, what external providers did, and where words of the person still stand."""
+    """What is removed, what external providers did, and which files still contain words of the person."""
 
     name: str
     done: bool
@@ -55,12 +55,12 @@ class Forgotten:
 
 
 def rehearse(people: People, name: str) -> Forgotten:
-    """What `forget` would remove, and where else words of the person stand; changes nothing."""
+    """What `forget` would remove, and which other files contain words of the person; changes nothing."""
     return _look(people, name)[0]
 
 
 def forget(people: People, name: str) -> Forgotten:
-    """Removes the person and everything of theirs, then searches every file that is left for their words."""
+    """Removes the person and all their data, then searches every remaining file for their words."""
     plan, phrases = _look(people, name)
     home = people.home_of(name)
     providers = list(_erase_outside(home))
@@ -169,7 +169,7 @@ def _conversations(home: Home, problems: list[str]) -> tuple[int, int, list[str]
 
 
 def _phrases(texts: list[str]) -> list[bytes]:
-    """Pieces that are long enough to be nobody else's, spread evenly over everything the person left."""
+    """Pieces long enough to be unmistakable, spread evenly over everything the person left."""
     lines = dict.fromkeys(line.strip()[:_LONGEST] for text in texts for line in text.splitlines())
     long = [line for line in lines if len(line) >= _SHORTEST]
     step = max(1, -(-len(long) // _MOST_PHRASES))

@@ -49,7 +49,7 @@ _OF_HERMES_AGENT = frozenset(
 
 @value
 class Found:
-    """A value that stands in the file, and on which line."""
+    """A value in the file, and its line."""
 
     value: Any
     line: int

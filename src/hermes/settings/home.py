@@ -106,7 +106,7 @@ def check_name(name: str, role: str) -> None:
 
 
 def person_home(home: Home, name: str) -> Home:
-    """The home of a person below this one; a name nobody has is answered like one that nobody may have."""
+    """The home of a person below this one; an unknown name gets the same answer as an invalid one."""
     path = os.path.join(home.path, PEOPLE, name)
     try:
         check_name(name, "a person's name")
@@ -241,7 +241,7 @@ def _check_whole(home: str) -> None:
 
 def _complete_renames(home: str) -> None:
     """The old home left its place, and the new one had not come yet."""
-    import json  # only then: nobody else pays for loading them
+    import json  # loaded only when needed
 
     from hermes.storage.locks import FileLock
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hermes.storage.ports import DocumentFolder
 
 FILE = "users.json"
-OWNER = "owner"  # the home itself, for whoever runs it
+OWNER = "owner"  # the home itself, which is the operator's
 LEAVING = ".leaving-"  # what the folder of a person is called while it is being removed
 APPROVE = "approve"  # the right to decide about writes that wait; a key that only chats does not have it
 _PREFIX = "hk-"
@@ -70,7 +70,7 @@ _NOBODY = _Known(stamp=None, people={}, by_digest={})
 
 
 class People:
-    """Everybody who has a home below `home`, and the owner of it. Reads the file again whenever it changed."""
+    """Everybody who has a home below `home`, and its owner. Reads the file again when it has changed."""
 
     def __init__(self, home: Home) -> None:
         if home.above:
@@ -95,7 +95,7 @@ class People:
         return person_home(self.home, name)
 
     def key(self, secret: str) -> tuple[str, Key] | None:
-        """Whose key this is, and what is kept of it; None for everything else."""
+        """Whose key this is, and its record; None for an unknown key."""
         return self._look_again().by_digest.get(_digest(secret))
 
     def who(self, key: str) -> str | None:
@@ -132,7 +132,7 @@ class People:
             keep_private(folder)
 
     def make_key(self, name: str, label: str = "", *, rights: tuple[str, ...] = ()) -> tuple[Key, str]:
-        """A new key: what is kept of it, and the key itself, which nobody can show again."""
+        """A new key: its record, and the key itself, which cannot be shown again."""
         import base64
 
         secret = _PREFIX + base64.urlsafe_b64encode(os.urandom(_RANDOM_BYTES)).decode().rstrip("=")
@@ -217,7 +217,7 @@ def _read(folder: DocumentFolder) -> dict[str, Person]:
         people = json.loads(data)["people"]
         return {name: _from_json(name, kept) for name, kept in people.items()}
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        # Nobody gets in by a list that cannot be read, and nobody is dropped from it by writing it anew.
+        # A list that cannot be read lets nobody in, and is never overwritten, which would remove people from it.
         raise DamagedFile(f"{folder.join(FILE)} cannot be understood ({error!r}); restore it from a backup") from error
 
 

@@ -130,7 +130,7 @@ def _number(text: str) -> float:
     return float(text) if "." in text else int(text)
 
 
-# Whether a value may stand at a key, and what to say when it may not.
+# Whether a setting may have a value, and what to say when it may not.
 
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
@@ -158,7 +158,7 @@ def _is_zone(name: str) -> bool:
 
     try:
         return name == "" or bool(ZoneInfo(name).key)
-    except (ValueError, OSError, KeyError):  # a path, a folder, or a name nobody knows
+    except (ValueError, OSError, KeyError):  # a path, a folder, or an unknown name
         return False
 
 

@@ -29,7 +29,7 @@ NAME = "trust.json"
 _LARGEST = 4 << 20
 _MOST_FILES = 5_000
 _WAIT = 5.0
-# What others wrote lies here, whoever trusts the project around it.
+# Folders of other people's work, even inside a trusted project.
 _OF_OTHERS = frozenset(
     (
         *("node_modules", "bower_components", "site-packages", "dist-packages", "vendor", "third_party", "third-party"),
@@ -51,7 +51,7 @@ class TrustedFolders:
         return {path: bool(trusted) for path, trusted in found.items()} if isinstance(found, dict) else {}
 
     def decision(self, folder: str) -> bool | None:
-        """What somebody decided about this folder or one around it; None when nobody did."""
+        """The decision about this folder or one around it; None when there is none."""
         real, listed = _real(folder), self.all()
         nearest = _nearest(real, listed)
         return listed[nearest] if nearest else None
@@ -87,7 +87,7 @@ class TrustedFolders:
 
         def change(kept: dict[str, Any]) -> None:
             kept.setdefault("folders", {})[real] = trusted
-            if trusted:  # whoever says so has looked at it
+            if trusted:  # the person has looked at it
                 kept["files"] = {path: 1 for path in kept.get("files", {}) if not is_inside(path, real)}
 
         self._change(change)
@@ -188,7 +188,7 @@ class DecisionLog(_Log):
             record["sources"] = [f"{source.origin}, {source.name}" for source in decision.sources]
         try:
             self._append(record)
-        except HermesError as error:  # a full disk must not stop a turn; whoever runs this machine is told
+        except HermesError as error:  # a full disk must not stop a turn; the operator reads about it
             import logging  # loads more than a single write may
 
             logging.getLogger("hermes.trust").warning("a decision of the trust gate was not recorded: %s", error)

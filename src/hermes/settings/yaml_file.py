@@ -40,7 +40,7 @@ def without(text: str, tree: CommentedMap, words: list[str]) -> str | None:
 
 
 def _lines_of(lines: list[str], holder: CommentedMap, word: str) -> tuple[int, int]:
-    """Where the key and its value stand, without the comments that follow; (-1, -1) when others share the line."""
+    """The lines of a key and its value, without the comments that follow; (-1, -1) when others share the line."""
     begin, column = holder.lc.key(word)
     if lines[begin][:column].strip():
         return -1, -1
@@ -209,7 +209,7 @@ def _dumped(tree: CommentedMap, text: str) -> str:
 
 
 def _mapping_from(words: str) -> Any:
-    """A mapping as it would stand in the file, which JSON is as well; other words come back as they are."""
+    """A mapping as in the file, which may be JSON; other words come back unchanged."""
     try:
         return plain(_yaml().load(words))
     except (YAMLError, ValueError, RecursionError):
@@ -217,7 +217,7 @@ def _mapping_from(words: str) -> Any:
 
 
 def _texts_from(words: str) -> Any:
-    """A list as it would stand in the file, or as JSON, brackets or not; other words come back as they are."""
+    """A list as in the file, or as JSON, with or without brackets; other words come back unchanged."""
     yaml = YAML(typ="base", pure=True)  # every item is a text, as in a list without quotes
     try:
         return yaml.load(words if words.strip().startswith("[") else f"[{words}]")

@@ -39,7 +39,7 @@ _ALT_ENTER = re.compile("\x1b[\r\n]")
 _KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
 _BACKSPACES, _CTRL_U, _CTRL_W = "\x08\x7f", "\x15", "\x17"
 _ESCAPE, _CTRL_D = "\x1b", "\x04"
-_BETWEEN_KEYS = 0.15  # seconds; whoever types is faster
+_BETWEEN_KEYS = 0.15  # seconds; people type faster
 _LOOK = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "noreverse"})
 
 

@@ -44,7 +44,7 @@ _WHOLE = _parser()
 class _Block:
     source: str
     kind: str
-    gap: bool  # an empty line stands before it
+    gap: bool  # an empty line comes before it
 
 
 class MarkdownStream:
@@ -81,7 +81,7 @@ class MarkdownStream:
         return _ansi(overflow), _ansi(lines[-most:])
 
     def rest(self, width: int) -> list[str]:
-        """The answer is complete: what is not printed yet."""
+        """The lines that are not printed yet, once the answer is complete."""
         lines = self._take(_split(self._source, gap=self._gap), width)
         self._source, self._gap = "", False
         return lines
@@ -139,7 +139,7 @@ def _lines_of(nodes: Sequence[SyntaxTreeNode], width: int) -> list[Text]:
 
 
 def _is_tight(node: SyntaxTreeNode) -> bool:
-    """A paragraph of a list whose items stand close together."""
+    """Whether this is a paragraph of a list without empty lines between its items."""
     return node.type == "paragraph" and node.hidden
 
 
@@ -166,7 +166,7 @@ def _block_lines(node: SyntaxTreeNode, width: int) -> list[Text]:
 
 
 def _code(node: SyntaxTreeNode) -> list[Text]:
-    """Highlighted and otherwise as it is: neither indented nor broken, so that it can be copied."""
+    """Highlighted, but neither indented nor wrapped, so that people can copy it."""
     language = (node.info or "").split()[0] if (node.info or "").strip() else "text"
     text = Syntax("", language, theme=_CODE_THEME).highlight(node.content.rstrip("\n"))
     text.expand_tabs(4)

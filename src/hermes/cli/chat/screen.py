@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hermes.cli.chat.markdown import MarkdownStream
     from hermes.storage.images import Content
 
-# On a terminal with styles the last lines are live: the block of the answer that is not finished, or what is awaited,
+# On a terminal with styles the last lines are live: the unfinished block of the answer, or a note on what we wait for,
 # and what the person types meanwhile. Only these are drawn again. Everything above them is printed once and scrolls
 # away.
 
@@ -63,7 +63,7 @@ class Screen:
         self._lock = threading.RLock()  # what a person types is drawn by another thread
         self._wrap: WordWrap | None = None
         self._markdown: MarkdownStream | None = None
-        self._body: list[str] = []  # live lines of the answer, or what is awaited
+        self._body: list[str] = []  # live lines of the answer, or a note on what we wait for
         self._typed = ""
         self._live: list[str] = []  # the lines that are on the screen and may be drawn again
         self._columns = 0
@@ -114,7 +114,7 @@ class Screen:
         return self._wrap is not None or self._markdown is not None
 
     def end_answer(self) -> None:
-        """Prints what is still open of an answer."""
+        """Prints the rest of an answer."""
         wrap, self._wrap = self._wrap, None
         if wrap is not None:
             self._write(wrap.flush())
@@ -218,7 +218,7 @@ _LONGEST_OUTCOME = 100
 
 
 def summary(returned: ToolReturned) -> str:
-    """`memory add user “Prefers short answers.”`: what was called, as short as it can be told."""
+    """`memory add user “Prefers short answers.”`: the call in a few words."""
     given = _parsed(returned.call.arguments)
     if not isinstance(given, dict):
         return returned.call.name

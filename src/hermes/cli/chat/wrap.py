@@ -70,7 +70,7 @@ class WordWrap:
     def _more_of(self, line: str) -> str:
         if not self._in_code and not line.lstrip().startswith(_FENCE):
             rows = [line[start:stop] for start, stop in pairwise([0, *breaks(line, self._width), len(line)])]
-            # A space that has no room is left out: the break stands for it.
+            # A space at the end of a full row is left out, because the line break replaces it.
             line = "\n".join(row[: len(row) - max(0, get_cwidth(row) - self._width)] for row in rows)
         shown, self._shown = line[self._shown :], len(line)
         return shown

@@ -35,7 +35,7 @@ def answer_once(
     plain: bool = False,
     attached: str = "",
 ) -> int:
-    """Prints the answer; nobody is asked about writes that wait, so the last line says how to look at them."""
+    """Prints the answer, and at the end how to review pending writes, because a script cannot be asked about them."""
     view = _Apart(as_json=as_json, plain=plain)
     watched = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     before = {each.id for each in pending.all()}
@@ -67,7 +67,7 @@ class _Apart(TurnView):
             # a script, too, should learn that what it was set up with is not all there
             self._note(event.text, aloud=event.kind in ("settings", "context", "private", "storage", "pending"))
         if isinstance(event, Retrying) and event.retry <= 1:
-            # once, or whoever waits would think that it hangs
+            # once, so that it does not look as if it hung
             self._note(retrying_in_words(event, once=True), aloud=True)
         if isinstance(event, TextDelta):
             self.screen.erase()
@@ -148,7 +148,7 @@ def run_chat(given: ui.Given, context: ui.Context) -> int:
 
 
 def _question(given: ui.Given) -> tuple[str | None, str]:
-    """What to ask when nobody is there to type, and what was piped in; None for a conversation."""
+    """The question and what was piped in; None for a conversation at the terminal."""
     piped = "" if sys.stdin is None or sys.stdin.isatty() or (given.question and not given.stdin) else sys.stdin.read()
     if given.question or piped.strip():
         return given.question or "", piped.strip()
@@ -160,7 +160,7 @@ def _question(given: ui.Given) -> tuple[str | None, str]:
 
 
 def _model(given: ui.Given, context: ui.Context, *, interactive: bool) -> Model:
-    """The model of the settings; without one, a person is led through choosing it and a script is told how."""
+    """The model of the settings; without one, a person is asked to choose and a script gets an error that says how."""
     from hermes.session.models import main_model, script_from_here
 
     if given.model:

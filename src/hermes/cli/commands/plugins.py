@@ -86,7 +86,7 @@ def plugins_path(_given: ui.Given, context: ui.Context) -> None:
 
 
 def plugins_check(given: ui.Given, context: ui.Context) -> int:
-    """Loads each plug-in that somebody installed, or the ones that are named, and says what is wrong."""
+    """Loads each installed plug-in, or the named ones, and reports what is wrong."""
     chosen = [*chosen_providers(context.settings), context.settings.text("context.engine")]
     installed = [row["name"] for row in _rows(context) if not row["bundled"]]
     names = given.names or [*installed, *(name for name in chosen if name not in ("", BUILT_IN))]
@@ -175,7 +175,7 @@ def memory_setup(given: ui.Given, context: ui.Context) -> int:
 
 
 def _own_setup(name: str, provider: Any, context: ui.Context) -> None:
-    """Lets a provider ask its questions itself. As in hermes-agent it gets the settings, and its own beside them."""
+    """Lets a provider ask its own questions. As in hermes-agent, it gets all settings together with its own."""
     settings, home = context.settings, context.home.operator
     config: dict[str, Any] = {"memory": {}}
     for key in (each for each in settings.names() if settings.origin(each) != "default"):
@@ -231,7 +231,7 @@ def _picked(home: str, *, talking: bool) -> str:
 
 
 def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool) -> None:
-    """Installs those that are missing beside Hermes; what uv or pip say while they work is shown as it comes."""
+    """Installs missing packages next to Hermes, and shows the output of uv or pip."""
     lacking = [each for each in packages if not checks.is_installed(each)]
     if not lacking:
         return

@@ -59,7 +59,7 @@ def _options(given: ui.Given, **more: Any) -> Options:
 
 
 def carry_out(given: ui.Given, context: ui.Context, report: Report) -> int:
-    """The preview, a question, the work and the report; what is not confirmed is not done."""
+    """Shows the preview, asks, does the work and reports it. Without a yes, nothing is done."""
     blocked = bool(report.conflicts()) and not report.choices.overwrite
     at_once = given.yes and report.has_work() and not blocked and not given.dry_run
     if not given.json and not at_once:

@@ -155,7 +155,7 @@ def ask_about(home: Home, cwd: str) -> None:
     if not project_root(here) and not any(os.path.lexists(os.path.join(here, name)) for name in _NOTES):
         return  # nothing in it speaks to a model by itself
     if folder in (os.path.realpath(os.path.expanduser("~")), os.path.dirname(folder)):
-        return  # nobody means everything they have
+        return  # too broad to be meant
     ui.line(_QUESTION.format(folder=folder))
     folders.add(folder, trusted=ui.said_yes("trust it?"))
 

@@ -70,7 +70,7 @@ _LAST_PORT = 65535
 
 
 def start(context: ui.Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> None:
-    """Serves until it is told to stop (SIGINT, SIGTERM), then lets what is running finish."""
+    """Serves until SIGINT or SIGTERM, then lets running requests finish."""
     with ui.needing("server"):
         from hermes.http_server import HttpServer, raise_descriptor_limit
         from hermes.server.app import build
@@ -103,7 +103,7 @@ def _listen(host: str, port: int) -> socket.socket:
 
 
 def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
-    """Where clients go; and, while it is early, that nobody would answer them."""
+    """Prints the addresses for clients, and warns at once if there is no model to answer them."""
     from hermes.session.models import main_model
 
     where = f"http://{f'[{host}]' if ':' in host else host}:{port}"

@@ -69,7 +69,7 @@ def model_fetch(given: ui.Given, context: ui.Context) -> None:
 
 
 _SECONDS = 60
-# What is offered when nobody says otherwise; any other name of the provider works.
+# The suggested models; any other model of the provider works, too.
 _SUGGESTED = {"anthropic": "claude-sonnet-5", "openai": "gpt-5.5", "openrouter": "anthropic/claude-sonnet-5"}
 
 _TITLES = {"anthropic": "Anthropic", "openai": "OpenAI", "openrouter": "OpenRouter"}
@@ -106,7 +106,7 @@ def set_up(home: Home, *, reason: str = "") -> Model:
             kept = False
             try:
                 _write(home, _with_window(tried, chosen))
-                model = main_model(load_settings(home))  # what is tried is what the next start will use
+                model = main_model(load_settings(home))  # exactly as the next start will
                 kept = _answers(screen, model)
             finally:  # what was tried and not kept must not be what the next start uses
                 if not kept:
@@ -149,7 +149,7 @@ def _choose(home: Home, screen: Screen) -> _Choice:
 
 def _provider(home: Home, name: str) -> _Choice:
     key_name, key = PROVIDERS[name].key_name, ""
-    if not os.environ.get(key_name):  # a key that turned out wrong can be typed anew
+    if not os.environ.get(key_name):  # a wrong key can be typed again
         keep = "; Enter keeps the one in .env" if secret(home, key_name) else ""
         key = getpass(f"{_TITLES[name]} key (it is not shown{keep}): ").strip()
     return _Choice(model=ui.ask("Model", _SUGGESTED[name]), provider=name, key_name=key_name, key=key)

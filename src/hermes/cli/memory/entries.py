@@ -261,7 +261,7 @@ def _change_entry(given: ui.Given, context: ui.Context, words: str, content: str
         entry = _numbered(store, given.target, words, given)
         change = store.remove if content is None else partial(store.replace, content=content)
         written = change(given.target, entry or words, cause=BY_HAND, whole=bool(entry))
-    if words.isdecimal() and written.change is not None:  # whoever gave a number sees which entry it was
+    if words.isdecimal() and written.change is not None:  # a person who gave a number sees which entry it was
         written = written.saying(f"{written.message} It was {preview(written.change.removed()[0])!r}.")
     report(given, written)
 

@@ -287,7 +287,7 @@ def sessions_import(given: ui.Given, context: ui.Context) -> int:
 
 
 def _format_of(path: str) -> str | None:
-    """The format of a single file; lines that nobody recognises are for the reader of lines to complain about."""
+    """The format of a single file; a text in an unknown format counts as JSONL, whose reader reports what is wrong."""
     if path == "-":
         return JSONL
     real = os.path.realpath(path)
@@ -338,7 +338,7 @@ def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
 
 @contextmanager
 def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[RecordedDB]:
-    """A failure leaves the database as it was. A person who stops it keeps what is there; the next run goes on."""
+    """Undoes a failed import. One that the person stops keeps what it has stored, and the next run continues it."""
     where, name = conversations_of(context.home), _name_of_import(given.file)
     command = ["hermes", "sessions", "import", _place(given.file)]  # goes on with it after an interruption
     for option in ("format", "project"):
@@ -485,7 +485,7 @@ def _name_of_import(file: str) -> str:
 
 
 def _place(file: str) -> str:
-    """Where it is or was; the name of a program, and standard input, stand for themselves."""
+    """The path, even if the file is gone; names of programs and `-` stay as they are."""
     is_name = file == "-" or (file in FORMATS and not os.path.exists(file))
     return file if is_name else os.path.realpath(file)
 

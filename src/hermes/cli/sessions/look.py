@@ -208,7 +208,7 @@ def sessions_search(given: ui.Given, context: ui.Context) -> int:
 
 
 def _by_meaning(context: ui.Context) -> str:
-    """Where words were not enough: how to search by meaning too, unless that is there or not wanted."""
+    """How to add search by meaning when words find nothing, unless it is installed or switched off."""
     from hermes.base.errors import command as install_command
     from hermes.conversations.search.semantic import static_vectors
 
@@ -378,7 +378,7 @@ def _listed(sessions: list[Session]) -> str:
 
 
 def highlighted(snippet: str) -> str:
-    """Found words in bold where styles are wanted, between marks elsewhere."""
+    """Found words in bold where styles are allowed, between marks elsewhere."""
     text = " ".join(ui.visible(snippet).split())
     return _MARKED.sub("\x1b[1m\\1\x1b[0m", text) if ui.has_styles(sys.stdout) else text
 
@@ -395,7 +395,7 @@ def as_json(session: Session) -> dict[str, Any]:
 
 
 def project_option(words: str | None) -> str | None:
-    """The project a person means: `.` and paths stand for the repository there, everything else is its name."""
+    """The project a person means: `.` and paths name the repository there, anything else is a project's name."""
     if words is None or not (words in (".", "..") or os.sep in words):
         return words
     return named_project(words)
@@ -417,7 +417,7 @@ def one_line(receipt: Receipt) -> str:
 
 
 def receipt_lines(receipt: Receipt, *, everything: bool = False) -> Iterator[str]:
-    """A receipt for a person; a long history is one line, unless everything is wanted."""
+    """A receipt for a person; a long history is one line, unless `everything` is set."""
     yield f"receipt {receipt.id}  {receipt.state}"
     for problem in receipt.problems:
         yield f"  problem    {problem}"
