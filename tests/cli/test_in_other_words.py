@@ -80,7 +80,7 @@ def test_what_a_repair_could_not_keep_is_told(home: Path, hermes: Command) -> No
     )
     told = hermes("sessions", "repair").out
     assert "2 messages were altered; they are left out and kept in unverified.jsonl" in told
-    assert f"without their old titles: {second}" in told
+    assert f"sessions that lost their titles: {second}" in told
     assert "messages whose session is lost are in: " in told
     assert "is sound; nothing to repair" in hermes("sessions", "repair").out
 

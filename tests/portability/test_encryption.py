@@ -53,7 +53,7 @@ def test_a_backup_with_a_passphrase_comes_back_with_it_only(
     """Each passphrase is made into a key slowly, on purpose: so one backup is made, and opened as rarely as will do."""
     out = tmp_path / "backup.zip.age"
     words = ("--home", str(home), "backup", "create", "--encrypt", "--out", str(out))
-    assert "put it into HERMES_PASSPHRASE" in hermes(*words).err
+    assert "set HERMES_PASSPHRASE" in hermes(*words).err
     monkeypatch.setenv("HERMES_PASSPHRASE", "correct horse")
     assert hermes(*words).code == 0
     assert is_encrypted(str(out))

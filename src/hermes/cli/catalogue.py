@@ -147,10 +147,10 @@ def top_help(version: str) -> str:
         f"{_listed('')}\n\n"
         "options:\n"
         "  --home DIR      where everything is kept (default: $HERMES_HOME, else ~/.hermes)\n"
-        "  --profile NAME  which profile of the home (default: the chosen one)\n"
-        "  --user NAME     whose home below it (`hermes users list`; default: your own)\n"
+        "  --profile NAME  the profile to use (default: the chosen one)\n"
+        "  --user NAME     the person whose home to use (`hermes users list`; default: your own)\n"
         "  -V, --version   print the version\n\n"
-        "`hermes COMMAND --help` describes each."
+        "`hermes COMMAND --help` describes a command."
     )
 
 
@@ -158,7 +158,7 @@ def group_help(group: str, before: str = "hermes ") -> str:
     summary = GROUPS[group][0]
     return (
         f"usage: {before}{group} COMMAND …\n\n{summary[0].upper()}{summary[1:]}.\n\n{_listed(group)}\n\n"
-        f"`{before}{group} COMMAND --help` describes each."
+        f"`{before}{group} COMMAND --help` describes a command."
     )
 
 

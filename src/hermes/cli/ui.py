@@ -160,6 +160,13 @@ def tell_damaged(count: int) -> int:
     return REFUSED
 
 
+def bytes_in_words(count: int) -> str:
+    for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= size:
+            return f"{count / size:,.1f} {unit}"
+    return f"{count} bytes"
+
+
 def moment_option(read: Callable[[str, float], float], text: str | None) -> float | None:
     return None if text is None else read(text, time.time())
 

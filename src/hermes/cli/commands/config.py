@@ -8,8 +8,12 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import SettingsError, StorageError, UnsafePath
+from hermes.base.text import encode
 from hermes.cli import ui
 from hermes.cli.catalogue import GROUPS, SINGLES, add_arguments
+from hermes.settings.config import FILE, load_settings, quoted_items
+from hermes.settings.environment import FILE as SECRETS
+from hermes.settings.environment import read_secrets
 from hermes.settings.home import (
     DEFAULT_PROFILE,
     choose_profile,
@@ -52,14 +56,12 @@ def config_get(given: ui.Given, context: ui.Context) -> None:
 
 
 def config_set(given: ui.Given, context: ui.Context) -> None:
-    from hermes.settings.config import FILE
-    from hermes.settings.yaml_file import set_value
+    from hermes.settings.yaml_file import set_value  # loads the YAML library
 
     chosen, path = set_value(context.home, FILE, given.name, given.value)
     warning = ""
     if given.name == "context.engine":  # it may be installed later, so this is a warning
         from hermes.session.engines import chosen_engine
-        from hermes.settings.config import load_settings
 
         warning = chosen_engine(context.home, load_settings(context.home)).problem
     document = {"key": given.name, "value": chosen, "file": path, **({"warning": warning} if warning else {})}
@@ -69,7 +71,6 @@ def config_set(given: ui.Given, context: ui.Context) -> None:
 
 
 def config_unset(given: ui.Given, context: ui.Context) -> None:
-    from hermes.settings.config import FILE, load_settings
     from hermes.settings.yaml_file import unset_value
 
     path, was_set = unset_value(context.home, FILE, given.name)
@@ -83,8 +84,6 @@ def config_unset(given: ui.Given, context: ui.Context) -> None:
 
 def config_path(given: ui.Given, context: ui.Context) -> None:
     from hermes.memory.file import FOLDER
-    from hermes.settings.config import FILE
-    from hermes.settings.environment import FILE as SECRETS
 
     home = context.home
     places = {"home": home.path, "profile": home.profile or "default", "settings": os.path.join(home.operator, FILE)}
@@ -93,9 +92,6 @@ def config_path(given: ui.Given, context: ui.Context) -> None:
 
 
 def config_check(given: ui.Given, context: ui.Context) -> int:
-    from hermes.settings.config import load_settings, quoted_items
-    from hermes.settings.environment import read_secrets
-
     problems: list[str] = []
     try:
         problems += [f"{what}; {remedy}" for what, remedy in quoted_items(load_settings(context.home))]
@@ -123,11 +119,7 @@ def config_enable(given: ui.Given, context: ui.Context) -> None:
 
 
 def _in_words(found: Any) -> str:
-    import json
-
-    if isinstance(found, str):
-        return found
-    return json.dumps(list(found) if isinstance(found, tuple) else found, ensure_ascii=False)
+    return found if isinstance(found, str) else encode(found)
 
 
 def profile_list(given: ui.Given, context: ui.Context) -> None:

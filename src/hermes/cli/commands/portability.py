@@ -7,8 +7,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from rich.filesize import decimal
-
 from hermes.base.dates import since, until
 from hermes.base.errors import ForeignSettings, NotFound, SettingsError
 from hermes.base.text import counted
@@ -229,7 +227,7 @@ def backup_create(given: ui.Given, context: ui.Context) -> None:
         out = given.out or (new_backup(home.path, lock) if place != home.path else None)
         backup = create_backup(place, out, why=given.why, elsewhere=elsewhere, lock=lock)
     removed = prune_backups(home.path, given.keep) if given.keep else []
-    held = f"{counted(backup.files, 'file')} ({decimal(backup.bytes)})"
+    held = f"{counted(backup.files, 'file')} ({ui.bytes_in_words(backup.bytes)})"
     lines = [f"{backup.path} holds {held}; every checksum was verified"]
     lines += [f"with what the provider keeps at {path}" for path in backup.provider_paths]
     lines += [f"left out: {path} (not a regular file)" for path in backup.left_out]
@@ -243,7 +241,7 @@ def backup_list(given: ui.Given, context: ui.Context) -> None:
     lines = []
     for backup in found:
         note = f"  {backup.problem or backup.why}" if backup.problem or backup.why else ""
-        lines.append(f"{ui.when(backup.made_at)}  {decimal(backup.bytes):>10}  {backup.path}{note}")
+        lines.append(f"{ui.when(backup.made_at)}  {ui.bytes_in_words(backup.bytes):>10}  {backup.path}{note}")
     none = "there are no backups yet; `hermes backup create` makes one"
     ui.show(given, [_as_json(backup) for backup in found], *(lines or [none]))
 

@@ -89,12 +89,8 @@ def set_up(home: Home, *, reason: str = "") -> Model:
     """Asks until a model is chosen, and returns it; leaving with Ctrl-C or Ctrl-D chooses none."""
     screen = Screen()
     before = load_settings(home)
-    chosen = _Choice(
-        model=before.text("model.default"),
-        provider=before.text("model.provider"),
-        base_url=before.text("model.base_url"),
-        context_length=before.get("model.context_length"),
-    )
+    where = {name: before.text(f"model.{name}") for name in ("provider", "base_url")}
+    chosen = _Choice(model=before.text("model.default"), context_length=before.get("model.context_length"), **where)
     now = f"Hermes talks to {chosen.model}." if chosen.model else "Hermes needs a model to talk to."
     screen.line(f"{now} Choosing takes a minute; Ctrl-C {'keeps it' if chosen.model else 'leaves'}.", "bold")
     if reason:

@@ -6,8 +6,6 @@ import os
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from rich.filesize import decimal
-
 from hermes.base.errors import SettingsError, StorageError
 from hermes.base.events import PROBLEM
 from hermes.base.text import counted
@@ -27,7 +25,7 @@ def _session_lines(state: dict[str, Any]) -> Iterator[str]:
     if "problem" in state:
         yield f"sessions  ! {state['problem']}"
     else:
-        size = f", {decimal(state['file_bytes'])} on disk" if "file_bytes" in state else ""
+        size = f", {ui.bytes_in_words(state['file_bytes'])} on disk" if "file_bytes" in state else ""
         held = f"{counted(state['conversations'], 'conversation')}, {counted(state['messages'], 'message')}"
         yield f"sessions  {held}{size}"
         grown = (f"{counted(each['messages'], 'message')} in {each['month']}" for each in state["by_month"])
@@ -180,7 +178,7 @@ def storage_status(given: ui.Given, context: ui.Context) -> None:
     if not is_address(where):
         size = os.path.getsize(where) if os.path.exists(where) else 0
         document = {"engine": "sqlite", "path": where, "bytes": size}
-        ui.show(given, document, f"SQLite: {where}, {decimal(size)}")
+        ui.show(given, document, f"SQLite: {where}, {ui.bytes_in_words(size)}")
         return
     from hermes.storage.postgres.schema import status
 
@@ -194,7 +192,7 @@ def storage_status(given: ui.Given, context: ui.Context) -> None:
 
 
 def _status_lines(found: dict[str, Any]) -> Iterator[str]:
-    yield f"PostgreSQL {found['version']}: {found['address']}, {decimal(found['bytes'])}"
+    yield f"PostgreSQL {found['version']}: {found['address']}, {ui.bytes_in_words(found['bytes'])}"
     if not found["prepared"]:
         yield "! not prepared yet: `hermes storage init`"
     elif found["missing"]:

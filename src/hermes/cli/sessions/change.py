@@ -11,8 +11,6 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.filesize import decimal
-
 from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
@@ -136,10 +134,10 @@ def sessions_optimize(given: ui.Given, context: ui.Context) -> None:
     merged = f"index merged in {counted(steps, 'step')}" if steps else "the index was merged already"
     old, new = (sizes["file_bytes"] + sizes["log_bytes"] for sizes in (before, after))
     grown = " (it grew: merging writes the index anew before the old one is free for later messages)"
-    now = f"{decimal(new)} now{grown if new > old else ''}"
-    lines.append(f"{merged}; {decimal(old)} on disk before, {now}")
+    now = f"{ui.bytes_in_words(new)} now{grown if new > old else ''}"
+    lines.append(f"{merged}; {ui.bytes_in_words(old)} on disk before, {now}")
     if after["free_bytes"] > after["file_bytes"] // 4 and not given.vacuum:
-        lines.append(f"{decimal(after['free_bytes'])} are free inside the file; --vacuum gives them back")
+        lines.append(f"{ui.bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
     document = {"before": before, "after": after, "merge_steps": steps, "indexed": indexed, "embedded": embedded}
     ui.show(given, document, *lines)
 

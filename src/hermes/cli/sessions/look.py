@@ -11,8 +11,6 @@ from functools import cache, partial
 from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
-from rich.filesize import decimal
-
 from hermes.base import dates
 from hermes.base.errors import NotFound, SettingsError
 from hermes.base.text import counted
@@ -319,7 +317,7 @@ def sessions_stats(given: ui.Given, context: ui.Context) -> None:
         upkeep = Maintenance.of_db(db)
         figures = {"file": db.path, "journal_mode": db.journal_mode, **upkeep.totals(), **upkeep.sizes()}
         figures |= {"by_source": upkeep.by_source(), "by_month": upkeep.by_month()}
-    free, log, size = (decimal(figures[f"{name}_bytes"]) for name in ("free", "log", "file"))
+    free, log, size = (ui.bytes_in_words(figures[f"{name}_bytes"]) for name in ("free", "log", "file"))
     lines = [
         f"{figures['file']} ({figures['journal_mode']})",
         f"conversations  {figures['conversations']:,}  ({figures['sessions']:,} sessions, {figures['open']:,} open)",
