@@ -130,14 +130,15 @@ class _Load:
         )
         try:
             await until_it_listens(port, process)
-            before, seen = _memory(process.pid), Seen()
+            before, started, seen = _memory(process.pid), cpu_seconds(process.pid), Seen()
             end = time.monotonic() + self._seconds
             people = [self._person(number, port, keys[number], end, seen) for number in range(self._people)]
             half = asyncio.create_task(_memory_at(process.pid, self._seconds / 2))
             await asyncio.gather(*people)
-            spent = cpu_seconds(process.pid) * 1000 / max(1, len(seen.first) + len(seen.later))
+            turns = max(1, len(seen.first) + len(seen.later))
             memory = {
-                "cpu_ms_per_turn": round(spent, 2),
+                "start_cpu_ms": round(started * 1000),
+                "cpu_ms_per_turn": round((cpu_seconds(process.pid) - started) * 1000 / turns, 2),
                 "memory_start_mb": before,
                 "memory_half_mb": await half,
                 "memory_end_mb": _memory(process.pid),

@@ -365,28 +365,56 @@ async def _close_removed_people(people: People, conversations: Conversations) ->
 
 
 class _Mcp:
-    """MCP over streamable HTTP, loaded with the first server that offers it; the scope says whose request it is."""
+    """MCP over streamable HTTP; the scope says whose request it is.
+
+    The SDK is loaded with the first request: it takes as long as the rest of the server, and many never need it.
+    """
 
     def __init__(self, conversations: Conversations, limits: CallLimits) -> None:
-        # Loaded with the first server that offers MCP: the SDK costs half a second.
+        self._conversations = conversations
+        self._limits = limits
+        self._asked = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self._manager: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        serving = asyncio.create_task(self._serve())
+        try:
+            yield
+        finally:
+            serving.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await serving
+
+    async def _serve(self) -> None:
+        """Has the SDK's tasks in one task of ours, because what enters its context must also leave it."""
+        await self._asked.wait()
+        try:
+            manager = await asyncio.to_thread(self._load)
+        except ImportError as error:
+            self._manager.set_exception(error)
+            return
+        async with manager.run():
+            self._manager.set_result(manager)
+            await asyncio.Event().wait()  # until it is cancelled
+
+    def _load(self) -> Any:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
         from hermes.server.mcp import build_server
 
-        server = build_server(lambda context: conversations.workspace(_person(context)))
+        server = build_server(lambda context: self._conversations.workspace(_person(context)))
         # Without sessions there is no session id that could open somebody else's.
-        self._manager = StreamableHTTPSessionManager(server, stateless=True)
-        self._limits = limits
-
-    def running(self) -> Any:
-        return self._manager.run()
+        return StreamableHTTPSessionManager(server, stateless=True)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         scope[ROUTE] = "/mcp"
         # A GET waits for news for as long as the host likes, and takes no worker for it.
         waits = self._limits.slot(scope[PERSON]) if scope["method"] == "POST" else contextlib.nullcontext()
         async with waits:
-            await self._manager.handle_request(scope, receive, send)
+            self._asked.set()
+            manager = await asyncio.shield(self._manager)
+            await manager.handle_request(scope, receive, send)
 
 
 def _person(context: Any) -> str:
