@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -298,6 +298,7 @@ def _plain_name(model: str) -> str:
     return name.replace(".", "-") if name.startswith("claude") else name
 
 
+@lru_cache(256)
 def _known(column: str, model: str) -> int | None:
     """What models.txt says of a model: the row with the longest beginning of its name counts."""
     name, models = _plain_name(model), _models()

@@ -24,7 +24,7 @@ from hermes.settings.config import documents_of
 from hermes.storage.documents import Document, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hermes.memory.approval import Approvals
     from hermes.safety.trust import TurnContext
@@ -183,7 +183,7 @@ class Reminders:
             else:
                 self.change(each.id, state=FIRED, fired_at=time.time())
 
-    def hear(self, said: str, now: datetime, turn: TurnContext, approvals: Approvals) -> list[str]:
+    def hear(self, said: str, now: datetime, turn: TurnContext, approvals: Callable[[], Approvals]) -> list[str]:
         """Keeps the reminders of a message, or stages what did not come from the person; says so in a line each."""
         told = []
         for wanted in wanted_in(said, now):
@@ -194,7 +194,7 @@ class Reminders:
             else:
                 cause = Cause(origin=decision.origin or "unknown", session=turn.session)
                 operation = {"action": "add", "content": wanted.sentence}
-                approvals.stage("reminders", [operation], cause, decision.reason, sources=decision.evidence())
+                approvals().stage("reminders", [operation], cause, decision.reason, sources=decision.evidence())
         return told
 
 

@@ -1,7 +1,7 @@
 """The plain HTTP API: memory, conversations, search and status of the person whose key it is.
 
-Each endpoint is one entry of a table: what it takes, what it gives, and the function that does it. The routes, the
-checks of what comes in and the OpenAPI description are all made from it, so they cannot disagree.
+Each endpoint stands above its function: what it takes and what it gives. The routes, the checks of what comes in and
+the OpenAPI description are all made from that table, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from hermes.memory.entries import Change
     from hermes.memory.rules import Rule
+    from hermes.memory.store import Written
     from hermes.server.auth import CallLimits
     from hermes.server.conversations import Conversations
     from hermes.server.workspace import Workspace
@@ -83,11 +84,44 @@ class Endpoint:
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
 
+ENDPOINTS: list[Endpoint] = []
+
+
+def _endpoint(request: str, summary: str, gives: dict[str, Any], **more: Any) -> Callable[[Act], Act]:
+    """Puts a function into the table: `request` is its method and path."""
+    method, path = request.split()
+
+    def listed(act: Act) -> Act:
+        ENDPOINTS.append(Endpoint(method=method, path=path, summary=summary, act=act, gives=gives, **more))
+        return act
+
+    return listed
+
+
+@_endpoint("GET /memory", "All entries of MEMORY.md and USER.md.", schemas.ALL_MEMORY)
+def _all_memory(workspace: Workspace, _given: Given) -> Any:
+    return {target: workspace.entries(target) for target in workspace.targets}
+
+
+@_endpoint("GET /memory/{target}", "The entries of one file.", schemas.MEMORY)
+def _memory(workspace: Workspace, given: Given) -> Any:
+    return workspace.entries(_target(workspace, given))
+
+
+@_endpoint(
+    "POST /memory/{target}",
+    "Add, replace or remove an entry, or several; of several operations all happen or none.",
+    schemas.CHANGED,
+    body=schemas.OPERATIONS,
+    example={"action": "add", "content": "Prefers short answers."},
+)
 def _change_memory(workspace: Workspace, given: Given) -> Any:
-    target = _target(workspace, given)
-    written = workspace.write(target, _operations(given), _OVER_HTTP)
+    return _changed(workspace, workspace.write(_target(workspace, given), _operations(given), _OVER_HTTP))
+
+
+def _changed(workspace: Workspace, written: Written) -> Any:
     change = written.change.id if written.change else None
-    return {"message": written.message, "change": change, **workspace.entries(target)}
+    return {"message": written.message, "change": change, **workspace.entries(written.target)}
 
 
 def _operations(given: Given) -> list[dict[str, str]]:
@@ -106,16 +140,26 @@ def _operations(given: Given) -> list[dict[str, str]]:
     return list(given["operations"])
 
 
+@_endpoint(
+    "GET /memory/{target}/log",
+    "The changes of one file, newest first.",
+    schemas.CHANGES,
+    query={"limit": schemas.how_many(1000, 50)},
+)
 def _log(workspace: Workspace, given: Given) -> Any:
     changes = workspace.store.history(_target(workspace, given))[0]
     return {"changes": [_change(change) for change in reversed(changes[-given.get("limit", 50) :])]}
 
 
+@_endpoint(
+    "POST /memory-undo",
+    "Take one change back, the newest that is not undone yet if none is named.",
+    schemas.CHANGED,
+    body=schemas.UNDO,
+)
 def _undo(workspace: Workspace, given: Given) -> Any:
     wanted = given["change"] if "change" in given else _newest_to_undo(workspace)
-    written = workspace.store.undo(wanted, cause=Cause(origin="user", note=_OVER_HTTP))
-    change = written.change.id if written.change else None
-    return {"message": written.message, "change": change, **workspace.entries(written.target)}
+    return _changed(workspace, workspace.store.undo(wanted, cause=Cause(origin="user", note=_OVER_HTTP)))
 
 
 def _newest_to_undo(workspace: Workspace) -> str:
@@ -125,10 +169,24 @@ def _newest_to_undo(workspace: Workspace) -> str:
     return newest.id
 
 
+@_endpoint(
+    "GET /memory-pending",
+    "Writes that wait for the person, oldest first, each with its sources and the passages.",
+    schemas.PENDING,
+)
 def _pending(workspace: Workspace, _given: Given) -> Any:
     return {"pending": [each.as_dict() for each in PendingWrites(workspace.home).all()]}
 
 
+@_endpoint(
+    "POST /memory-pending/{pending_id}",
+    "Carry out a write that waits, with other texts if given, or throw it away. Needs a key with the right "
+    "`approve` (`hermes users key NAME --approve`); other keys get 403.",
+    schemas.DECIDED,
+    approves=True,
+    body=schemas.DECISION,
+    example={"decision": "approve"},
+)
 def _decide(workspace: Workspace, given: Given) -> Any:
     pending, wanted = PendingWrites(workspace.home, platform="api"), str(given["pending_id"])
     if given["decision"] == "reject":
@@ -139,10 +197,19 @@ def _decide(workspace: Workspace, given: Given) -> Any:
     return pending.approve(wanted).as_dict()
 
 
+@_endpoint("GET /rules", "The person's standing rules, and what each fires on.", schemas.RULES)
 def _rules(workspace: Workspace, _given: Given) -> Any:
     return {"rules": [_rule(each) for each in RuleBook(workspace.home).all()]}
 
 
+@_endpoint(
+    "POST /rules/{rule_id}",
+    "Switch a rule on or off, or change what it does to a call. Needs a key with the right `approve`.",
+    schemas.RULE,
+    approves=True,
+    body=schemas.RULE_CHANGE,
+    example={"on": False},
+)
 def _change_rule(workspace: Workspace, given: Given) -> Any:
     wanted = {name: given[name] for name in ("on", "enforce") if name in given}
     return _rule(RuleBook(workspace.home).change(str(given["rule_id"]), **wanted))
@@ -152,12 +219,20 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return {**rule.as_dict(), "trigger": rule.when.in_words()}
 
 
+@_endpoint("GET /reminders", "The person's reminders; `is_due` marks those that come up now.", schemas.REMINDERS)
 def _reminders(workspace: Workspace, _given: Given) -> Any:
     reminders, now = Reminders(workspace.home), workspace.now()
     due = {each.id for each in reminders.due(now)}
     return {"reminders": [{**each.as_dict(), "is_due": each.id in due} for each in reminders.all()]}
 
 
+@_endpoint(
+    "POST /reminders/{reminder_id}",
+    "End a reminder, or with `until` let it come up again later.",
+    schemas.REMINDER,
+    body=schemas.REMINDER_CHANGE,
+    example={"until": "tomorrow at 9"},
+)
 def _change_reminder(workspace: Workspace, given: Given) -> Any:
     reminders, wanted, now = Reminders(workspace.home), str(given["reminder_id"]), workspace.now()
     if "until" in given:
@@ -167,17 +242,56 @@ def _change_reminder(workspace: Workspace, given: Given) -> Any:
     return {**changed.as_dict(), "is_due": False}
 
 
+@_endpoint(
+    "GET /sessions",
+    "Conversations, the most recently used first.",
+    schemas.SESSIONS,
+    query={
+        "limit": schemas.how_many(200, 20),
+        "offset": schemas.whole(0, 10_000_000, "How many to leave out, for the next page (default: 0)."),
+        "source": schemas.SOURCE,
+        "project": schemas.PROJECT,
+    },
+)
 def _sessions(workspace: Workspace, given: Given) -> Any:
-    wanted = {name: given[name] for name in ("source", "project") if name in given}
-    found = workspace.past.list_sessions(limit=given.get("limit", 20), offset=given.get("offset", 0), **wanted)
+    found = workspace.past.list_sessions(**{"limit": 20, **given})
     return {"sessions": [_session(each) for each in found]}
 
 
+@_endpoint(
+    "POST /sessions",
+    "Store a conversation that happened elsewhere, or what is new of it.",
+    schemas.RECORDED,
+    body=schemas.RECORD,
+    example={
+        "conversation": "support-4711",
+        "title": "Sign-in",
+        "messages": [
+            {"role": "user", "content": "Which tokens do we use?"},
+            {"role": "assistant", "content": "Rotating ones, since May."},
+        ],
+    },
+    status=201,
+)
 def _record(workspace: Workspace, given: Given) -> Any:
     kept = workspace.record(given["conversation"], given["messages"], title=given.get("title", ""))
     return {name: kept[name] for name in ("session_id", "added", "messages")}
 
 
+@_endpoint("GET /sessions/{session_id}", "One conversation.", schemas.SESSION)
+def _one_session(workspace: Workspace, given: Given) -> Any:
+    return _session(workspace.session(given["session_id"]))
+
+
+@_endpoint(
+    "GET /sessions/{session_id}/messages",
+    "The newest messages of a conversation, or the newest before one of them.",
+    schemas.MESSAGES,
+    query={
+        "limit": schemas.how_many(1000, 100),
+        "before": schemas.whole(1, 2**62, "The id of a message: only those before it, for the page before."),
+    },
+)
 def _messages(workspace: Workspace, given: Given) -> Any:
     session = workspace.session(given["session_id"])
     stored = workspace.messages(session, limit=given.get("limit", 100), before=given.get("before"))
@@ -189,18 +303,40 @@ def _messages(workspace: Workspace, given: Given) -> Any:
     }
 
 
+@_endpoint(
+    "PATCH /sessions/{session_id}",
+    "Give a conversation a title.",
+    schemas.SESSION,
+    body=schemas.TITLE,
+    example={"title": "Sign-in rework"},
+)
 def _rename(workspace: Workspace, given: Given) -> Any:
     session = workspace.session(given["session_id"])
     workspace.database.rename(session.id, given["title"])
     return _session(workspace.database.get_session(session.id))
 
 
+@_endpoint("DELETE /sessions/{session_id}", "Delete a conversation for good.", schemas.DELETED)
 def _delete(workspace: Workspace, given: Given) -> Any:
     session = workspace.session(given["session_id"])
     workspace.database.delete(session.id)
     return {"deleted": session.id}
 
 
+@_endpoint(
+    "GET /search",
+    "The conversations that answer a question, asked in plain words.",
+    schemas.FOUND,
+    query={
+        "q": {**schemas.QUESTION, "required": True},
+        "limit": schemas.how_many(50, 5),
+        "sort": schemas.SORT,
+        "since": schemas.moment("From when on"),
+        "until": schemas.moment("Up to and including when"),
+        "source": schemas.SOURCE,
+        "project": schemas.PROJECT,
+    },
+)
 def _search(workspace: Workspace, given: Given) -> Any:
     now = time.time()
     wanted = Criteria(
@@ -212,32 +348,52 @@ def _search(workspace: Workspace, given: Given) -> Any:
         project=given.get("project"),
     )
     found = workspace.search(given["q"], wanted)
-    return {
-        "results": [
-            {
-                **_session(match.session),
-                "message_id": match.message_id,
-                "role": match.role,
-                "snippet": match.snippet,
-                "score": match.score,
-            }
-            for match in found.matches
-        ],
-        "notes": list(found.notes),
-    }
+    names = ("message_id", "role", "snippet", "score")
+    rows = [{**_session(match.session), **{name: getattr(match, name) for name in names}} for match in found.matches]
+    return {"results": rows, "notes": list(found.notes)}
 
 
+@_endpoint(
+    "GET /receipts",
+    "The receipts of a conversation's answers, newest first, without their items.",
+    schemas.RECEIPTS,
+    query={
+        "conversation": {**schemas.PLACES["session_id"], "maxLength": 200, "required": True},
+        "limit": schemas.how_many(1000, 50),
+    },
+)
 def _receipts(workspace: Workspace, given: Given) -> Any:
     found = workspace.receipts.of(workspace.session(given["conversation"]).id)
     return {"receipts": [each.as_dict() for each in reversed(found[-given.get("limit", 50) :])]}
 
 
+@_endpoint(
+    "GET /receipts/{receipt_id}",
+    "What one answer was made from, what was written, what it cost, and whether the record still holds.",
+    schemas.RECEIPT,
+)
+def _receipt(workspace: Workspace, given: Given) -> Any:
+    return workspace.receipts.get(given["receipt_id"]).as_dict()
+
+
+@_endpoint(
+    "POST /receipts/{receipt_id}/items/{number}/{action}",
+    "Correct, forget or pin what was in front of the model, keep it from models, or let them see it again.",
+    schemas.RECEIPT_ACTED,
+    body=schemas.RECEIPT_ACTION,
+    example={"text": "Uses Helix since June."},
+)
 def _act_on_receipt(workspace: Workspace, given: Given) -> Any:
     number, action = str(given["number"]), str(given["action"])
     if action not in RECEIPT_ACTIONS or not number.isascii() or not number.isdigit() or len(number) > _DIGITS:
         raise NotFound(f"there is no {action} of item {number}")
     message = workspace.act_on_receipt(given["receipt_id"], int(number), action, given.get("text", ""))
     return {"message": message, "receipt": given["receipt_id"], "item": int(number)}
+
+
+@_endpoint("GET /status", "How much there is.", schemas.STATUS)
+def _status(workspace: Workspace, _given: Given) -> Any:
+    return workspace.status()
 
 
 def _target(workspace: Workspace, given: Given) -> str:
@@ -256,222 +412,11 @@ def _session(session: Session) -> dict[str, Any]:
 
 def _change(change: Change) -> dict[str, Any]:
     return {
-        "id": change.id,
-        "at": change.at,
-        "action": change.action,
-        "origin": change.cause.origin,
-        "session": change.cause.session,
+        **{name: getattr(change, name) for name in ("id", "at", "action")},
+        **{name: getattr(change.cause, name) for name in ("origin", "session")},
         "added": list(change.added()),
         "removed": list(change.removed()),
     }
-
-
-ENDPOINTS = (
-    Endpoint(
-        method="GET",
-        path="/memory",
-        summary="All entries of MEMORY.md and USER.md.",
-        act=lambda workspace, _given: {target: workspace.entries(target) for target in workspace.targets},
-        gives=schemas.ALL_MEMORY,
-    ),
-    Endpoint(
-        method="GET",
-        path="/memory/{target}",
-        summary="The entries of one file.",
-        act=lambda workspace, given: workspace.entries(_target(workspace, given)),
-        gives=schemas.MEMORY,
-    ),
-    Endpoint(
-        method="POST",
-        path="/memory/{target}",
-        summary="Add, replace or remove an entry, or several; of several operations all happen or none.",
-        act=_change_memory,
-        body=schemas.OPERATIONS,
-        example={"action": "add", "content": "Prefers short answers."},
-        gives=schemas.CHANGED,
-    ),
-    Endpoint(
-        method="GET",
-        path="/memory/{target}/log",
-        summary="The changes of one file, newest first.",
-        act=_log,
-        query={"limit": schemas.how_many(1000, 50)},
-        gives=schemas.CHANGES,
-    ),
-    Endpoint(
-        method="POST",
-        path="/memory-undo",
-        summary="Take one change back, the newest that is not undone yet if none is named.",
-        act=_undo,
-        body=schemas.UNDO,
-        gives=schemas.CHANGED,
-    ),
-    Endpoint(
-        method="GET",
-        path="/memory-pending",
-        summary="Writes that wait for the person, oldest first, each with its sources and the passages.",
-        act=_pending,
-        gives=schemas.PENDING,
-    ),
-    Endpoint(
-        method="POST",
-        path="/memory-pending/{pending_id}",
-        summary="Carry out a write that waits, with other texts if given, or throw it away. Needs a key with the right "
-        "`approve` (`hermes users key NAME --approve`); other keys get 403.",
-        act=_decide,
-        approves=True,
-        body=schemas.DECISION,
-        example={"decision": "approve"},
-        gives=schemas.DECIDED,
-    ),
-    Endpoint(
-        method="GET",
-        path="/rules",
-        summary="The person's standing rules, and what each fires on.",
-        act=_rules,
-        gives=schemas.RULES,
-    ),
-    Endpoint(
-        method="POST",
-        path="/rules/{rule_id}",
-        summary="Switch a rule on or off, or change what it does to a call. Needs a key with the right `approve`.",
-        act=_change_rule,
-        approves=True,
-        body=schemas.RULE_CHANGE,
-        example={"on": False},
-        gives=schemas.RULE,
-    ),
-    Endpoint(
-        method="GET",
-        path="/reminders",
-        summary="The person's reminders; `is_due` marks those that come up now.",
-        act=_reminders,
-        gives=schemas.REMINDERS,
-    ),
-    Endpoint(
-        method="POST",
-        path="/reminders/{reminder_id}",
-        summary="End a reminder, or with `until` let it come up again later.",
-        act=_change_reminder,
-        body=schemas.REMINDER_CHANGE,
-        example={"until": "tomorrow at 9"},
-        gives=schemas.REMINDER,
-    ),
-    Endpoint(
-        method="GET",
-        path="/sessions",
-        summary="Conversations, the most recently used first.",
-        act=_sessions,
-        query={
-            "limit": schemas.how_many(200, 20),
-            "offset": schemas.whole(0, 10_000_000, "How many to leave out, for the next page (default: 0)."),
-            "source": schemas.SOURCE,
-            "project": schemas.PROJECT,
-        },
-        gives=schemas.SESSIONS,
-    ),
-    Endpoint(
-        method="POST",
-        path="/sessions",
-        summary="Store a conversation that happened elsewhere, or what is new of it.",
-        act=_record,
-        body=schemas.RECORD,
-        example={
-            "conversation": "support-4711",
-            "title": "Sign-in",
-            "messages": [
-                {"role": "user", "content": "Which tokens do we use?"},
-                {"role": "assistant", "content": "Rotating ones, since May."},
-            ],
-        },
-        gives=schemas.RECORDED,
-        status=201,
-    ),
-    Endpoint(
-        method="GET",
-        path="/sessions/{session_id}",
-        summary="One conversation.",
-        act=lambda workspace, given: _session(workspace.session(given["session_id"])),
-        gives=schemas.SESSION,
-    ),
-    Endpoint(
-        method="GET",
-        path="/sessions/{session_id}/messages",
-        summary="The newest messages of a conversation, or the newest before one of them.",
-        act=_messages,
-        query={
-            "limit": schemas.how_many(1000, 100),
-            "before": schemas.whole(1, 2**62, "The id of a message: only those before it, for the page before."),
-        },
-        gives=schemas.MESSAGES,
-    ),
-    Endpoint(
-        method="PATCH",
-        path="/sessions/{session_id}",
-        summary="Give a conversation a title.",
-        act=_rename,
-        body=schemas.TITLE,
-        example={"title": "Sign-in rework"},
-        gives=schemas.SESSION,
-    ),
-    Endpoint(
-        method="DELETE",
-        path="/sessions/{session_id}",
-        summary="Delete a conversation for good.",
-        act=_delete,
-        gives=schemas.DELETED,
-    ),
-    Endpoint(
-        method="GET",
-        path="/search",
-        summary="The conversations that answer a question, asked in plain words.",
-        act=_search,
-        query={
-            "q": {**schemas.QUESTION, "required": True},
-            "limit": schemas.how_many(50, 5),
-            "sort": schemas.SORT,
-            "since": schemas.moment("From when on"),
-            "until": schemas.moment("Up to and including when"),
-            "source": schemas.SOURCE,
-            "project": schemas.PROJECT,
-        },
-        gives=schemas.FOUND,
-    ),
-    Endpoint(
-        method="GET",
-        path="/receipts",
-        summary="The receipts of a conversation's answers, newest first, without their items.",
-        act=_receipts,
-        query={
-            "conversation": {**schemas.PLACES["session_id"], "maxLength": 200, "required": True},
-            "limit": schemas.how_many(1000, 50),
-        },
-        gives=schemas.RECEIPTS,
-    ),
-    Endpoint(
-        method="GET",
-        path="/receipts/{receipt_id}",
-        summary="What one answer was made from, what was written, what it cost, and whether the record still holds.",
-        act=lambda workspace, given: workspace.receipts.get(given["receipt_id"]).as_dict(),
-        gives=schemas.RECEIPT,
-    ),
-    Endpoint(
-        method="POST",
-        path="/receipts/{receipt_id}/items/{number}/{action}",
-        summary="Correct, forget or pin what was in front of the model, keep it from models, or let them see it again.",
-        act=_act_on_receipt,
-        body=schemas.RECEIPT_ACTION,
-        example={"text": "Uses Helix since June."},
-        gives=schemas.RECEIPT_ACTED,
-    ),
-    Endpoint(
-        method="GET",
-        path="/status",
-        summary="How much there is.",
-        act=lambda workspace, _given: workspace.status(),
-        gives=schemas.STATUS,
-    ),
-)
 
 
 _LOG = logging.getLogger("hermes.server")

@@ -35,7 +35,7 @@ from hermes.settings.config import load_settings
 from hermes.settings.people import OWNER, People
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
@@ -71,58 +71,26 @@ def description() -> dict[str, Any]:
     for endpoint in ENDPOINTS:
         paths.setdefault(f"{PREFIX}{endpoint.path}", {})[endpoint.method.lower()] = _operation(endpoint)
     said = [{"role": "user", "content": "I am vegetarian."}]
-    for path, name, whose, body, example, gives in (
-        ("chat/completions", "chat_completions", "OpenAI's", schemas.CHAT, {"messages": said}, schemas.COMPLETION),
-        (
-            *("responses", "responses", "OpenAI's newer", schemas.RESPONSES_BODY),
-            *({"input": "I am vegetarian."}, schemas.RESPONSE),
-        ),
-        (
-            *("messages", "messages", "Anthropic's", schemas.MESSAGES_BODY),
-            *({"max_tokens": 1000, "messages": said}, schemas.MESSAGE),
-        ),
+    for name, whose, gives, *asked in (
+        ("chat/completions", "OpenAI's", schemas.COMPLETION, schemas.CHAT, {"messages": said}),
+        ("responses", "OpenAI's newer", schemas.RESPONSE, schemas.RESPONSES_BODY, {"input": "I am vegetarian."}),
+        ("messages", "Anthropic's", schemas.MESSAGE, schemas.MESSAGES_BODY, {"max_tokens": 1000, "messages": said}),
     ):
-        turn = {
-            "summary": f"One turn of a conversation, in {whose} format, with memory.",
-            "operationId": name,
-            "parameters": [
-                {
-                    "name": "X-Hermes-Session",
-                    "in": "header",
-                    "schema": {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$"},
-                    "description": "Names the conversation: an id, a title, or a name of your own.",
-                }
-            ],
-            "requestBody": _body(body, example),
-            "responses": _responses(200, gives, "400 401 403 404 409 413 421 429 502 503 504"),
-        }
-        paths[f"/v1/{path}"] = {"post": turn}
-    paths["/v1/embeddings"] = {
-        "post": {
-            "summary": "Vectors of texts, where search by meaning is installed.",
-            "operationId": "embeddings",
-            "requestBody": _body(schemas.EMBEDDINGS_BODY, {"input": "a boat"}),
-            "responses": _responses(200, schemas.MODELS, "400 401 403 404 413 421 429"),
-        }
-    }
-    paths["/v1/messages/count_tokens"] = {
-        "post": {
-            "summary": "About how many tokens a request to /v1/messages has.",
-            "operationId": "count_tokens",
-            "requestBody": _body(schemas.COUNT_BODY, {"messages": said}),
-            "responses": _responses(200, schemas.COUNT, "400 401 403 413 421 429"),
-        }
-    }
-    paths["/v1/models"] = {"get": _plain("models", "The models a client may name.", schemas.MODELS)}
-    paths["/v1/models/{name}"] = {
-        "get": {
-            "summary": "One model, by its name.",
-            "operationId": "model",
-            "parameters": [{"name": "name", "in": "path", "required": True, "schema": schemas.PLACES["name"]}],
-            "responses": _responses(200, schemas.MODEL, "401 403 404 421 429"),
-        }
-    }
-    paths["/health"] = {"get": _plain("health", "Whether the server answers.", schemas.HEALTH)}
+        about = f"One turn of a conversation, in {whose} format, with memory."
+        failures = f"404 409 {_OF_A_BODY} 502 503 504"
+        turn = _described(about, name.replace("/", "_"), gives, failures, asked)
+        paths[f"/v1/{name}"] = {"post": turn | {"parameters": [_CONVERSATION]}}
+    asked = [schemas.EMBEDDINGS_BODY, {"input": "a boat"}]
+    about = "Vectors of texts, where search by meaning is installed."
+    found = _described(about, "embeddings", schemas.MODELS, f"404 {_OF_A_BODY}", asked)
+    paths["/v1/embeddings"] = {"post": found}
+    about, asked = "About how many tokens a request to /v1/messages has.", [schemas.COUNT_BODY, {"messages": said}]
+    found = _described(about, "count_tokens", schemas.COUNT, _OF_A_BODY, asked)
+    paths["/v1/messages/count_tokens"] = {"post": found}
+    paths["/v1/models"] = {"get": _described("The models a client may name.", "models", schemas.MODELS)}
+    found = _described("One model, by its name.", "model", schemas.MODEL, "404")
+    paths["/v1/models/{name}"] = {"get": found | {"parameters": [_in_path("name")]}}
+    paths["/health"] = {"get": _described("Whether the server answers.", "health", schemas.HEALTH)}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Hermes", "version": __version__, "description": "Memory for language-model agents."},
@@ -140,33 +108,44 @@ def description() -> dict[str, Any]:
 
 def _operation(endpoint: Endpoint) -> dict[str, Any]:
     name = f"{endpoint.method.lower()}{endpoint.path}".replace("/", "_").replace("{", "").replace("}", "")
-    parameters = [
-        {"name": each, "in": "path", "required": True, "schema": schemas.PLACES[each]} for each in endpoint.parameters
-    ]
+    parameters = [_in_path(each) for each in endpoint.parameters]
     for each, schema in endpoint.query.items():
         shown = {key: value for key, value in schema.items() if key != "required"}
         parameters.append({"name": each, "in": "query", "required": bool(schema.get("required")), "schema": shown})
-    operation: dict[str, Any] = {"summary": endpoint.summary, "operationId": name, "parameters": parameters}
-    if endpoint.body is not None:
-        operation["requestBody"] = _body(endpoint.body, endpoint.example)
-    failures = "400 401 403 404 409 413 421 422 429 503"
-    return {**operation, "responses": _responses(endpoint.status, endpoint.gives, failures)}
+    asked = [endpoint.body, endpoint.example] if endpoint.body is not None else []
+    failures = f"404 409 {_OF_A_BODY} 422 503"
+    found = _described(endpoint.summary, name, endpoint.gives, failures, asked, status=endpoint.status)
+    return found | {"parameters": parameters}
 
 
-def _plain(name: str, summary: str, gives: dict[str, Any]) -> dict[str, Any]:
-    return {"summary": summary, "operationId": name, "responses": _responses(200, gives, "401 403 421 429")}
+def _in_path(name: str) -> dict[str, Any]:
+    return {"name": name, "in": "path", "required": True, "schema": schemas.PLACES[name]}
 
 
-def _body(schema: dict[str, Any], example: dict[str, Any] | None) -> dict[str, Any]:
-    needed = bool(schema["required"]) or "minProperties" in schema
-    shown = {"schema": schema} if example is None else {"schema": schema, "example": example}
-    return {"required": needed, "content": {"application/json": shown}}
+_CONVERSATION = {
+    "name": "X-Hermes-Session",
+    "in": "header",
+    "schema": {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$"},
+    "description": "Names the conversation: an id, a title, or a name of your own.",
+}
+_ALWAYS_POSSIBLE, _OF_A_BODY = "401 403 421 429", "400 413"
 
 
-def _responses(status: int, gives: dict[str, Any], failures: str) -> dict[str, Any]:
+def _described(
+    summary: str, name: str, gives: Any, failures: str = "", asked: Sequence[Any] = (), *, status: int = 200
+) -> dict[str, Any]:
+    """One operation; `failures` are statuses beside those that any request may get, `asked` a schema and an example."""
     wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
     found: dict[str, Any] = {str(status): {"description": "Done.", "content": {"application/json": {"schema": gives}}}}
-    return found | {code: {"description": _ERRORS[code], "content": wrong} for code in failures.split()}
+    for code in sorted(f"{_ALWAYS_POSSIBLE} {failures}".split()):
+        found[code] = {"description": _ERRORS[code], "content": wrong}
+    operation = {"summary": summary, "operationId": name, "responses": found}
+    if not asked:
+        return operation
+    body, example = asked
+    shown = {"schema": body} | ({} if example is None else {"example": example})
+    needed = bool(body["required"]) or "minProperties" in body
+    return operation | {"requestBody": {"required": needed, "content": {"application/json": shown}}}
 
 
 _API_WORKERS = 16

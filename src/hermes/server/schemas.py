@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hermes.memory.store import ACTIONS
-from hermes.server.workspace import DECISIONS, RECEIPT_ACTIONS
+from hermes.server.workspace import DECISIONS, RECEIPT_ACTIONS, ROLES
 
 Schema = dict[str, Any]
 _TEXT: Schema = {"type": "string", "maxLength": 2000}
@@ -22,51 +22,9 @@ SORT: Schema = {
     "enum": ["relevance", "newest", "oldest"],
     "description": "What comes first (default: relevance).",
 }
-# What stands in a path.
-PLACES: dict[str, Schema] = {
-    "target": {
-        "type": "string",
-        "minLength": 1,
-        "description": "Which file: `memory` (MEMORY.md) or `user` (USER.md).",
-        "examples": ["user"],
-    },
-    "name": {"type": "string", "minLength": 1, "description": "The model's name.", "examples": ["hermes"]},
-    "session_id": {
-        "type": "string",
-        "minLength": 1,
-        "description": "Which conversation: its id or its title.",
-        "examples": ["Sign-in"],
-    },
-    "rule_id": {"type": "string", "minLength": 1, "description": "Which rule.", "examples": ["r3f2a"]},
-    "reminder_id": {"type": "string", "minLength": 1, "description": "Which reminder.", "examples": ["m81c0"]},
-    "receipt_id": {
-        "type": "string",
-        "minLength": 1,
-        "description": "Which receipt: its id, from the header `Hermes-Receipt` of an answer or from the list.",
-        "examples": ["20260503_141002_1f3a9c02.5d21e07b"],
-    },
-    "number": {
-        "type": "string",
-        "minLength": 1,
-        "description": "Which item: its number on the receipt.",
-        "examples": ["5"],
-    },
-    "action": {
-        "type": "string",
-        "enum": list(RECEIPT_ACTIONS),
-        "description": "What to do: `never` keeps the item from every model, `recall` takes that back.",
-        "examples": ["never"],
-    },
-    "pending_id": {
-        "type": "string",
-        "minLength": 1,
-        "description": "Which write: its id, from the list.",
-        "examples": ["3ec0c026"],
-    },
-}
 _LINE: Schema = {"type": "string", "maxLength": 200}
-_MAYBE: Schema = {"type": ["string", "null"]}
 _TEXTS: Schema = {"type": "array", "items": {"type": "string"}}
+_OBJECTS: Schema = {"type": "array", "items": {"type": "object"}}
 
 
 def whole(low: int, high: int, description: str) -> Schema:
@@ -82,40 +40,61 @@ def moment(description: str) -> Schema:
     return {"type": "string", "maxLength": 100, "description": shown}
 
 
+def _typed(fields: str) -> dict[str, Schema]:
+    """Fields that need no description, as `name:type`: a text without a type, and maybe null with `?` at the end."""
+    lists = {"texts": _TEXTS, "objects": _OBJECTS}
+    found: dict[str, Schema] = {}
+    for word in fields.split():
+        name, _, kind = word.rstrip("?").partition(":")
+        found[name] = lists.get(kind) or {"type": [kind or "string", "null"] if word[-1] == "?" else kind or "string"}
+    return found
+
+
 def _object(properties: dict[str, Schema], required: list[str] | None = None) -> Schema:
-    needed = list(properties) if required is None else required
-    return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
+    return {**_some(properties, required), "additionalProperties": False}
 
 
-MEMORY = _object(
-    {
-        "target": {"type": "string"},
-        "entries": _TEXTS,
-        "usage": {"type": "string"},
-        "limit": {"type": "integer"},
-        "problem": _MAYBE,
+def _some(properties: dict[str, Schema], required: list[str] | None = None) -> Schema:
+    """An object that may have other fields besides."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties) if required is None else required,
     }
-)
+
+
+def _list(name: str, items: Schema) -> Schema:
+    return _object({name: {"type": "array", "items": items}})
+
+
+def _place(description: str, example: str) -> Schema:
+    return {"type": "string", "minLength": 1, "description": description, "examples": [example]}
+
+
+# What stands in a path.
+PLACES: dict[str, Schema] = {
+    "target": _place("Which file: `memory` (MEMORY.md) or `user` (USER.md).", "user"),
+    "name": _place("The model's name.", "hermes"),
+    "session_id": _place("Which conversation: its id or its title.", "Sign-in"),
+    "rule_id": _place("Which rule.", "r3f2a"),
+    "reminder_id": _place("Which reminder.", "m81c0"),
+    "receipt_id": _place(
+        "Which receipt: its id, from the header `Hermes-Receipt` of an answer or from the list.",
+        "20260503_141002_1f3a9c02.5d21e07b",
+    ),
+    "number": _place("Which item: its number on the receipt.", "5"),
+    "action": {
+        "type": "string",
+        "enum": list(RECEIPT_ACTIONS),
+        "description": "What to do: `never` keeps the item from every model, `recall` takes that back.",
+        "examples": ["never"],
+    },
+    "pending_id": _place("Which write: its id, from the list.", "3ec0c026"),
+}
+MEMORY = _object(_typed("target entries:texts usage limit:integer problem?"))
 ALL_MEMORY: Schema = {"type": "object", "additionalProperties": MEMORY}
-CHANGED = _object({"message": {"type": "string"}, "change": _MAYBE, **MEMORY["properties"]})
-CHANGES = _object(
-    {
-        "changes": {
-            "type": "array",
-            "items": _object(
-                {
-                    "id": {"type": "string"},
-                    "at": {"type": "number"},
-                    "action": {"type": "string"},
-                    "origin": {"type": "string"},
-                    "session": {"type": "string"},
-                    "added": _TEXTS,
-                    "removed": _TEXTS,
-                }
-            ),
-        }
-    }
-)
+CHANGED = _object({**_typed("message change?"), **MEMORY["properties"]})
+CHANGES = _list("changes", _object(_typed("id at:number action origin session added:texts removed:texts")))
 _OPERATION: dict[str, Schema] = {
     "action": {"type": "string", "enum": list(ACTIONS), "description": "What to do."},
     "content": {"type": "string", "description": "The entry, for add and replace."},
@@ -142,38 +121,27 @@ OPERATIONS: Schema = {
     "minProperties": 1,
 }
 UNDO = _object({"change": {**_LINE, "description": "Its id, from the log; the newest if none is named."}}, [])
-PENDING = _object(
-    {
-        "pending": {
-            "type": "array",
-            "items": _object(
-                {
-                    "id": {"type": "string"},
-                    "target": {"type": "string"},
-                    "sink": {"type": "string", "description": "What it would change: memory, user, skills, file, …"},
-                    "summary": {"type": "string"},
-                    "sources": {
-                        "type": "array",
-                        "description": "Where the text may come from, the likeliest first.",
-                        "items": _object({name: {"type": "string"} for name in ("origin", "name", "passage")}),
-                    },
-                    "operations": {
-                        "type": "array",
-                        "description": "Of a change of memory.",
-                        "items": _object(_OPERATION, ["action"]),
-                    },
-                    "call": {"type": "object", "description": "Of another tool: its name and arguments."},
-                    "arguments": {"type": "object", "description": "Of a change of a skill."},
-                    "origin": {"type": "string"},
-                    "session": {"type": "string"},
-                    "created_at": {"type": "number"},
-                    "reason": {"type": "string"},
-                },
-                ["id", "target", "sink", "summary", "sources", "origin", "session", "created_at", "reason"],
-            ),
-        }
-    }
-)
+_PENDING = {
+    **_typed("id target"),
+    "sink": {"type": "string", "description": "What it would change: memory, user, skills, file, …"},
+    "summary": {"type": "string"},
+    "sources": {
+        "type": "array",
+        "description": "Where the text may come from, the likeliest first.",
+        "items": _object(_typed("origin name passage")),
+    },
+    **_typed("origin session created_at:number reason"),
+}
+_PENDING_CALLS: dict[str, Schema] = {
+    "operations": {
+        "type": "array",
+        "description": "Of a change of memory.",
+        "items": _object(_OPERATION, ["action"]),
+    },
+    "call": {"type": "object", "description": "Of another tool: its name and arguments."},
+    "arguments": {"type": "object", "description": "Of a change of a skill."},
+}
+PENDING = _list("pending", _object(_PENDING | _PENDING_CALLS, list(_PENDING)))
 DECISION = _object(
     {
         "decision": {"type": "string", "enum": list(DECISIONS), "description": "What to do with it."},
@@ -186,21 +154,13 @@ DECISION = _object(
     },
     ["decision"],
 )
-DECIDED = _object({"message": {"type": "string"}, "change": _MAYBE, "target": {"type": "string"}})
+DECIDED = _object(_typed("message change? target"))
 SESSION = _object(
-    {
-        "session_id": {"type": "string"},
-        "title": _MAYBE,
-        "source": {"type": "string"},
-        "model": _MAYBE,
-        "project": _MAYBE,
-        "started_at": {"type": "number"},
-        "last_active": {"type": "number"},
-        "message_count": {"type": "integer"},
-        "preview": _MAYBE,
-    }
+    _typed(
+        "session_id title? source model? project? started_at:number last_active:number message_count:integer preview?"
+    )
 )
-SESSIONS = _object({"sessions": {"type": "array", "items": SESSION}})
+SESSIONS = _list("sessions", SESSION)
 RECORD = _object(
     {
         "conversation": {
@@ -217,7 +177,7 @@ RECORD = _object(
             "`content`, a text.",
             "items": _object(
                 {
-                    "role": {"type": "string", "enum": ["user", "assistant", "tool", "system"]},
+                    "role": {"type": "string", "enum": list(ROLES)},
                     "content": {"type": "string"},
                 }
             ),
@@ -225,70 +185,35 @@ RECORD = _object(
     },
     ["conversation", "messages"],
 )
-RECORDED = _object({"session_id": {"type": "string"}, "added": {"type": "integer"}, "messages": {"type": "integer"}})
+RECORDED = _object(_typed("session_id added:integer messages:integer"))
 MESSAGES = _object(
     {
         "session_id": {"type": "string"},
-        "messages": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "id": {"type": "integer"},
-                    "at": {"type": "number"},
-                    "role": {"type": "string"},
-                    "content": {},
-                },
-                "required": ["id", "at", "role", "content"],
-            },
-        },
+        "messages": {"type": "array", "items": _some({**_typed("id:integer at:number role"), "content": {}})},
     }
 )
-_NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
-_RECEIPT_ITEM = _object(
-    {
-        "number": {"type": "integer"},
-        "kind": {"type": "string"},
-        "source": {"type": "string"},
-        "grade": {"type": "string", "enum": ["person", "trusted", "outside"]},
-        "why": {"type": "string"},
-        "tokens": {"type": "integer"},
-        "at": _NUMBER_OR_NULL,
-        "text": _MAYBE,
-        "target": {"type": "string"},
-        "message_id": {"type": ["integer", "null"]},
-        "session_id": {"type": "string"},
-    }
-)
+_ITEM = {
+    **_typed("number:integer kind source"),
+    "grade": {"type": "string", "enum": ["person", "trusted", "outside"]},
+    **_typed("why tokens:integer at:number? text? target message_id:integer? session_id"),
+}
 RECEIPT = _object(
     {
-        "id": {"type": "string"},
-        "session_id": {"type": "string"},
-        "message_id": {"type": "integer"},
-        "turn": {"type": "integer"},
-        "at": {"type": "number"},
+        **_typed("id session_id message_id:integer turn:integer at:number"),
         "state": {"type": "string", "enum": ["intact", "tampered", "unsealed", "unknown key"]},
-        "problems": _TEXTS,
-        "question": {"type": "string"},
-        "answer": {"type": "string"},
-        "model": {"type": "string"},
-        "usage": {"type": "object"},
-        "cached_share": _NUMBER_OR_NULL,
-        "cost": _NUMBER_OR_NULL,
-        "written": {"type": "array", "items": {"type": "object"}},
-        "pending": _TEXTS,
-        "fired": {"type": "array", "items": {"type": "object"}},
-        "items": {"type": "array", "items": _RECEIPT_ITEM},
+        **_typed("problems:texts question answer model usage:object cached_share:number? cost:number?"),
+        **_typed("written:objects pending:texts fired:objects"),
+        "items": {"type": "array", "items": _object(_ITEM)},
     }
 )
+RECEIPTS = _list("receipts", RECEIPT)
 RECEIPT_ACTION = _object(
     {"text": {"type": "string", "maxLength": 20_000, "description": "What is right, for `correct`."}}, []
 )
-RECEIPT_ACTED = _object({"message": {"type": "string"}, "receipt": {"type": "string"}, "item": {"type": "integer"}})
+RECEIPT_ACTED = _object(_typed("message receipt item:integer"))
 RULE = _object(
     {
-        "id": {"type": "string"},
-        "text": {"type": "string"},
+        **_typed("id text"),
         "trigger": {"type": "string", "description": "What it fires on, in words."},
         "when": {"type": "object", "description": "The same for programs: acts, paths, words, times, tools, commands."},
         "enforce": {
@@ -297,73 +222,49 @@ RULE = _object(
             "description": "What it does to a call: tell the model, hold the call back once, or ask the person.",
         },
         "on": {"type": "boolean", "description": "Whether it fires."},
-        "created_at": {"type": "number"},
-        "session": {"type": "string"},
+        **_typed("created_at:number session"),
     }
 )
-RULES = _object({"rules": {"type": "array", "items": RULE}})
+RULES = _list("rules", RULE)
 RULE_CHANGE = _object({name: RULE["properties"][name] for name in ("on", "enforce")}, [])
 REMINDER = _object(
     {
-        "id": {"type": "string"},
-        "text": {"type": "string"},
+        **_typed("id text"),
         "when": {"type": "string", "description": "When it comes up, in words."},
         "due": {"type": "string", "description": "A time in the person's time zone; empty when it waits for a topic."},
         "words": _TEXTS,
         "repeat": {"type": "string", "enum": ["", "daily", "weekly"]},
         "state": {"type": "string", "enum": ["waiting", "fired", "done"]},
-        "created_at": {"type": "number"},
-        "fired_at": {"type": "number"},
-        "session": {"type": "string"},
-        "is_due": {"type": "boolean"},
+        **_typed("created_at:number fired_at:number session is_due:boolean"),
     }
 )
-REMINDERS = _object({"reminders": {"type": "array", "items": REMINDER}})
+REMINDERS = _list("reminders", REMINDER)
 REMINDER_CHANGE = _object({"until": {**_LINE, "description": "When it comes up again: `tomorrow at 9`."}}, [])
-RECEIPTS = _object({"receipts": {"type": "array", "items": RECEIPT}})
 TITLE = _object({"title": {**_LINE, "description": "The new title."}})
-DELETED = _object({"deleted": {"type": "string"}})
-FOUND = _object(
-    {
-        "results": {
-            "type": "array",
-            "items": _object(
-                {
-                    **SESSION["properties"],
-                    "message_id": {"type": ["integer", "null"]},
-                    "role": _MAYBE,
-                    "snippet": {"type": "string"},
-                    "score": {"type": "number"},
-                }
-            ),
-        },
-        "notes": _TEXTS,
-    }
-)
-STATUS: Schema = {
-    "type": "object",
-    "properties": {"version": {"type": "string"}, "person": {"type": "string"}, "memory": {"type": "object"}},
-    "required": ["version", "person", "memory"],
-}
-_ERROR = _object({"message": {"type": "string"}, "type": {"type": "string"}, "param": _MAYBE, "code": _MAYBE})
+DELETED = _object(_typed("deleted"))
+_MATCH = _object({**SESSION["properties"], **_typed("message_id:integer? role? snippet score:number")})
+FOUND = _object({"results": {"type": "array", "items": _MATCH}, "notes": _TEXTS})
+STATUS = _some(_typed("version person memory:object"))
 ERROR: Schema = {  # `type` is there in Anthropic's format
-    "type": "object",
-    "properties": {"error": _ERROR, "type": {"type": "string", "const": "error"}},
+    **_object({"error": _object(_typed("message type param? code?")), "type": {"type": "string", "const": "error"}}),
     "required": ["error"],
-    "additionalProperties": False,
 }
-CHAT: Schema = {
-    "type": "object",
-    "properties": {
-        "model": {**_LINE, "description": "hermes, or one of /v1/models."},
-        "messages": {
-            "type": "array",
-            "minItems": 1,
-            "items": {"type": "object"},
-            "description": "The conversation up to now, as OpenAI has it; its end is what is answered.",
-        },
+_MODEL: Schema = {**_LINE, "description": "hermes, or one of /v1/models."}
+_FUNCTIONS: Schema = {**_OBJECTS, "description": "Functions of your own."}
+_EVENTS: Schema = {"type": "boolean", "description": "Send the answer as events (default: false)."}
+
+
+def _turns(whose: str) -> Schema:
+    said = f"The conversation up to now, as {whose} has it; its end is what is answered."
+    return {**_OBJECTS, "minItems": 1, "description": said}
+
+
+CHAT = _some(
+    {
+        "model": _MODEL,
+        "messages": _turns("OpenAI"),
         "stream": {"type": "boolean", "description": "Send the answer piece by piece (default: false)."},
-        "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions of your own."},
+        "tools": _FUNCTIONS,
         "tool_choice": {
             "type": ["string", "object"],
             "description": "auto, none, required, or one of these functions.",
@@ -377,71 +278,46 @@ CHAT: Schema = {
         "seed": {"type": "integer", "description": "The same seed for about the same answer."},
         "user": {"type": "string", "description": "Ignored: the header X-Hermes-Session names a conversation."},
     },
-    "required": ["messages"],
-}
-COMPLETION: Schema = {
-    "type": "object",
-    "properties": {"id": {"type": "string"}, "choices": {"type": "array"}, "usage": {"type": "object"}},
-    "required": ["id", "choices", "usage"],
-}
-_THEIR_MESSAGES: Schema = {
-    "type": "array",
-    "minItems": 1,
-    "items": {"type": "object"},
-    "description": "The conversation up to now, as Anthropic has it; its end is what is answered.",
-}
-COUNT_BODY: Schema = {"type": "object", "properties": {"messages": _THEIR_MESSAGES}, "required": ["messages"]}
-COUNT = _object({"input_tokens": {"type": "integer"}})
-MESSAGES_BODY: Schema = {
-    "type": "object",
-    "properties": {
-        "model": {**_LINE, "description": "hermes, or one of /v1/models."},
+    ["messages"],
+)
+COMPLETION = _some(_typed("id choices:array usage:object"))
+COUNT_BODY = _some({"messages": _turns("Anthropic")})
+COUNT = _object(_typed("input_tokens:integer"))
+MESSAGES_BODY = _some(
+    {
+        "model": _MODEL,
         "max_tokens": {"type": "integer", "minimum": 1, "description": "The answer is cut off there."},
-        "messages": _THEIR_MESSAGES,
-        "stream": {"type": "boolean", "description": "Send the answer as events (default: false)."},
+        "messages": _turns("Anthropic"),
+        "stream": _EVENTS,
         "system": {"type": ["string", "array"], "description": "Instructions, as a text or blocks."},
-        "tools": {"type": "array", "items": {"type": "object"}, "description": "Tools of your own."},
+        "tools": {**_OBJECTS, "description": "Tools of your own."},
         "thinking": {"type": "object", "description": "Whether and how much the model thinks before it answers."},
     },
-    "required": ["max_tokens", "messages"],
-}
-RESPONSES_BODY: Schema = {
-    "type": "object",
-    "properties": {
-        "model": {**_LINE, "description": "hermes, or one of /v1/models."},
+    ["max_tokens", "messages"],
+)
+RESPONSES_BODY = _some(
+    {
+        "model": _MODEL,
         "input": {"type": ["string", "array"], "description": "What the person says, or items of the conversation."},
         "instructions": {"type": "string", "description": "What a system message would say."},
         "previous_response_id": {**_LINE, "description": "Goes on from that answer; only what is new is sent."},
-        "stream": {"type": "boolean", "description": "Send the answer as events (default: false)."},
-        "tools": {"type": "array", "items": {"type": "object"}, "description": "Functions of your own."},
+        "stream": _EVENTS,
+        "tools": _FUNCTIONS,
         "text": {"type": "object", "description": "What the answer must be, such as JSON of a schema."},
         "reasoning": {"type": "object", "description": "How much the model thinks (effort), and whether it is shown."},
     },
-    "required": ["input"],
-}
-RESPONSE: Schema = {
-    "type": "object",
-    "properties": {"id": {"type": "string"}, "output": {"type": "array"}, "usage": {"type": "object"}},
-    "required": ["id", "output", "usage"],
-}
-EMBEDDINGS_BODY: Schema = {
-    "type": "object",
-    "properties": {
+    ["input"],
+)
+RESPONSE = _some(_typed("id output:array usage:object"))
+EMBEDDINGS_BODY = _some(
+    {
         "input": {"type": ["string", "array"], "description": "A text or several."},
         "model": {**_LINE, "description": "hermes."},
         "encoding_format": {"type": "string", "enum": ["float", "base64"], "description": "How vectors are written."},
     },
-    "required": ["input"],
-}
-MESSAGE: Schema = {
-    "type": "object",
-    "properties": {"id": {"type": "string"}, "content": {"type": "array"}, "usage": {"type": "object"}},
-    "required": ["id", "content", "usage"],
-}
-MODEL: Schema = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
-MODELS: Schema = {
-    "type": "object",
-    "properties": {"object": {"type": "string"}, "data": {"type": "array", "items": {"type": "object"}}},
-    "required": ["object", "data"],
-}
-HEALTH = _object({"status": {"type": "string"}})
+    ["input"],
+)
+MESSAGE = _some(_typed("id content:array usage:object"))
+MODEL = _some(_typed("id"))
+MODELS = _some(_typed("object data:objects"))
+HEALTH = _object(_typed("status"))

@@ -842,7 +842,7 @@ class MemorySession:
                 for told in rules.hear(said, self.turn_context()):
                     self.notices.add("rules", told)
             if reminders is not None:
-                for told in reminders.hear(said, self._parts.now(), self.turn_context(), Approvals(self.home)):
+                for told in reminders.hear(said, self._parts.now(), self.turn_context(), lambda: Approvals(self.home)):
                     self.notices.add("reminders", told)
         except HermesError as error:
             self.notices.add("rules", f"what you asked for was not kept: {error}")
