@@ -28,7 +28,7 @@ from hermes.settings.trust import SAID, HostReports, TrustedFolders
 from hermes.storage.files import ErrorOutput, Folder, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from hermes.settings.home import Home
 
@@ -207,15 +207,17 @@ class Change:
 class Host:
     """One program: the file and the keys below which it lists its servers, and how its conversations come in.
 
-    `hooks` is the file with the hooks that record them; without one the model calls record_conversation.
+    `hooks` is the file with the hooks that record them, at these `events`; without one the model calls
+    record_conversation.
     """
 
     title: str
-    plan: Callable[[Launch | None, str], list[Change]]  # without a launch: what takes us out
     records: str
     servers: Callable[[str], str]
     keys: tuple[str, ...] = ("mcpServers",)
+    style: str = ""  # how a server is written there: with its type (typed), or its command as one list (one-list)
     hooks: Callable[[str], str] | None = None
+    events: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +234,8 @@ def plan(host: str, launch: Launch | None, user_home: str) -> list[Change]:
     """The files that would change, without those that are right already; without a launch, to take us out."""
     if host not in HOSTS:
         raise NotFound(f"there is no host {host!r}; the hosts are {', '.join(HOSTS)}{_for_any_other(launch)}")
-    return [change for change in HOSTS[host].plan(launch, user_home) if change.before != change.after]
+    changes = _changes_of_codex(launch, user_home) if host == "codex" else _changes_of_json(host, launch, user_home)
+    return [change for change in changes if change.before != change.after]
 
 
 def _for_any_other(launch: Launch | None) -> str:
@@ -384,62 +387,39 @@ def carry_out(changes: list[Change]) -> list[str]:
     return backups
 
 
-def _json_servers(host: str, style: str = "") -> Callable[..., list[Change]]:
-    """A host that lists its servers in a JSON file."""
-
-    def make(launch: Launch | None, user_home: str) -> list[Change]:
-        path = HOSTS[host].servers(user_home)
-        before, document = _read_json(path)
-        if not _set_server(path, document, host, launch, style):
-            return []
-        why = "the memory server" if launch else "without the memory server"
-        return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)]
-
-    return make
-
-
-def _claude_code(launch: Launch | None, user_home: str) -> list[Change]:
-    events = ("UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd")
-    servers = _json_servers("claude-code", "typed")
-    return [*servers(launch, user_home), *_hooks("claude-code", events, launch, user_home)]
+def _changes_of_json(host: str, launch: Launch | None, user_home: str) -> Iterator[Change]:
+    """The files of a host that has its servers, and perhaps its hooks, in JSON: two files or one."""
+    known = HOSTS[host]
+    servers, hooks = known.servers(user_home), known.hooks(user_home) if known.hooks else ""
+    for path in dict.fromkeys(filter(None, (servers, hooks))):
+        before = _read(path)
+        document = _parse_json(path, before or b"")
+        server = path == servers and _set_server(path, document, host, launch)
+        hook = path == hooks and _set_hooks(path, document, host, launch)
+        if server or hook:
+            put, without = _REASONS[server, hook]
+            why = put if launch else f"without {without}"
+            yield Change(path=path, before=before, after=_json_bytes(document, before), reason=why)
 
 
-def _cursor(launch: Launch | None, user_home: str) -> list[Change]:
-    events = ("beforeSubmitPrompt", "postToolUse", "afterShellExecution", "afterMCPExecution", "afterAgentResponse")
-    servers = _json_servers("cursor")
-    return [*servers(launch, user_home), *_hooks("cursor", events, launch, user_home)]
+_REASONS = {
+    (True, False): ("the memory server", "the memory server"),
+    (False, True): ("a hook that records conversations", "the hook"),
+    (True, True): ("server and hook", "server and hook"),
+}
 
 
-def _gemini(launch: Launch | None, user_home: str) -> list[Change]:
-    path = HOSTS["gemini"].servers(user_home)
-    before, document = _read_json(path)
-    changed = _set_server(path, document, "gemini", launch)
-    changed |= _set_hooks(path, document, "gemini", ("BeforeAgent", "AfterTool", "AfterAgent"), launch)
-    why = "server and hook" if launch else "without server and hook"
-    return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)] if changed else []
-
-
-def _codex(launch: Launch | None, user_home: str) -> list[Change]:
+def _changes_of_codex(launch: Launch | None, user_home: str) -> Iterator[Change]:
     path = HOSTS["codex"].servers(user_home)
     before = _read(path)
-    if launch is None:
-        after = without_server(path, before or b"")
-        return [] if before is None else [Change(path=path, before=before, after=after, reason="without the server")]
-    after = with_server(path, before or b"", launch.serve("codex"), launch.record("codex"))
-    return [Change(path=path, before=before, after=after, reason="the memory server, and notify to record")]
+    if launch is not None:
+        after = with_server(path, before or b"", launch.serve("codex"), launch.record("codex"))
+        yield Change(path=path, before=before, after=after, reason="the memory server, and notify to record")
+    elif before is not None:
+        yield Change(path=path, before=before, after=without_server(path, before), reason="without the server")
 
 
-def _hooks(host: str, events: tuple[str, ...], launch: Launch | None, user_home: str) -> list[Change]:
-    place = HOSTS[host].hooks
-    path = place(user_home) if place else ""
-    before, document = _read_json(path)
-    if not _set_hooks(path, document, host, events, launch):
-        return []
-    why = "a hook that records conversations" if launch else "without the hook"
-    return [Change(path=path, before=before, after=_json_bytes(document, before), reason=why)]
-
-
-def _set_server(path: str, document: dict[str, Any], host: str, launch: Launch | None, style: str = "") -> bool:
+def _set_server(path: str, document: dict[str, Any], host: str, launch: Launch | None) -> bool:
     """Puts our server into a document or takes it out; False when there is nothing to take out."""
     keys = HOSTS[host].keys
     servers = _down(path, document, keys) if launch else _there(document, keys)
@@ -455,15 +435,11 @@ def _set_server(path: str, document: dict[str, Any], host: str, launch: Launch |
             f"{path} has a server called {_NAME} that is not this one: {json.dumps(there)[:200]}. Rename or remove it "
             "there, then try again"
         )
-    servers[_NAME] = _entry(launch.serve(host), style)
-    return True
-
-
-def _entry(words: list[str], style: str) -> dict[str, Any]:
-    if style == "one-list":
-        return {"type": "local", "command": words, "enabled": True}
+    words, style = launch.serve(host), HOSTS[host].style
     entry: dict[str, Any] = {"command": words[0], "args": words[1:]}
-    return {"type": "stdio", **entry} if style == "typed" else entry
+    one_list = {"type": "local", "command": words, "enabled": True}
+    servers[_NAME] = one_list if style == "one-list" else {"type": "stdio", **entry} if style == "typed" else entry
+    return True
 
 
 def _words(entry: dict[str, Any]) -> list[str]:
@@ -478,12 +454,12 @@ def _ours(words: list[str]) -> bool:
     return words[-1:] == ["mcp"] or ("serve" in words and "--source" in words)
 
 
-def _set_hooks(path: str, document: dict[str, Any], host: str, events: tuple[str, ...], launch: Launch | None) -> bool:
+def _set_hooks(path: str, document: dict[str, Any], host: str, launch: Launch | None) -> bool:
     """Puts ours at the end of each event's list, once, or takes it out; what others put there stays."""
     if launch is None and not _has_hooks(document, host):
         return False
     hooks = _down(path, document, ("hooks",))
-    for event in events if launch else list(hooks):
+    for event in HOSTS[host].events if launch else list(hooks):
         listed = hooks.get(event, [])
         if not isinstance(listed, list):
             raise SettingsError(f"{path}: hooks.{event} should be a list; correct the file first")
@@ -573,11 +549,6 @@ def _read_document(path: str, changes: list[Change]) -> dict[str, Any]:
     return parsed(path, data) if path.endswith(".toml") else _parse_json(path, data)
 
 
-def _read_json(path: str) -> tuple[bytes | None, dict[str, Any]]:
-    data = _read(path)
-    return data, _parse_json(path, data or b"")
-
-
 def _parse_json(path: str, data: bytes) -> dict[str, Any]:
     try:
         document = json.loads(data.strip() or b"{}")
@@ -631,14 +602,14 @@ BY_MODEL = "the model calls record_conversation, as the server's instructions as
 HOSTS = {
     "claude-code": Host(
         title="Claude Code",
-        plan=_claude_code,
         records="hooks at the end of a turn and of a session",
         servers=_of_claude_code(".claude.json"),
+        style="typed",
         hooks=_of_claude_code("settings.json"),
+        events=("UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd"),
     ),
     "codex": Host(
         title="Codex CLI",
-        plan=_codex,
         records="notify at the end of a turn",
         servers=_of_codex,
         keys=("mcp_servers",),
@@ -646,41 +617,39 @@ HOSTS = {
     ),
     "cursor": Host(
         title="Cursor",
-        plan=_cursor,
         records="hooks on each prompt and each answer",
         servers=_below(".cursor", "mcp.json"),
         hooks=_below(".cursor", "hooks.json"),
+        events=("beforeSubmitPrompt", "postToolUse", "afterShellExecution", "afterMCPExecution", "afterAgentResponse"),
     ),
     "gemini": Host(
         title="Gemini CLI",
-        plan=_gemini,
         records="a hook at the end of a turn",
         servers=_below(".gemini", "settings.json"),
         hooks=_below(".gemini", "settings.json"),
+        events=("BeforeAgent", "AfterTool", "AfterAgent"),
     ),
     "claude-desktop": Host(
         title="Claude Desktop",
-        plan=_json_servers("claude-desktop"),
         records=BY_MODEL,
         servers=_application_data("Claude", "claude_desktop_config.json"),
     ),
     "opencode": Host(
         title="opencode",
-        plan=_json_servers("opencode", "one-list"),
+        style="one-list",
         records=BY_MODEL,
         servers=_below(".config", "opencode", "opencode.json"),
         keys=("mcp",),
     ),
     "vscode": Host(
         title="VS Code",
-        plan=_json_servers("vscode", "typed"),
+        style="typed",
         records=BY_MODEL,
         servers=_application_data("Code", "User", "mcp.json"),
         keys=("servers",),
     ),
     "windsurf": Host(
         title="Windsurf",
-        plan=_json_servers("windsurf"),
         records=BY_MODEL,
         servers=_below(".codeium", "windsurf", "mcp_config.json"),
     ),

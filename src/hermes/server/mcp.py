@@ -121,18 +121,14 @@ def tool_definitions(workspace: Workspace) -> list[dict[str, Any]]:
         {
             "name": "search",
             "description": "For hosts that cite: the conversations that answer a question, to be read with fetch.",
-            "inputSchema": _one_text("query"),
+            "inputSchema": _result("query", query="string"),
         },
         {
             "name": "fetch",
             "description": "The whole text of a result of search.",
-            "inputSchema": _one_text("id"),
+            "inputSchema": _result("id", id="string"),
         },
     ]
-
-
-def _one_text(name: str) -> dict[str, Any]:
-    return {"type": "object", "properties": {name: {"type": "string"}}, "required": [name]}
 
 
 def call(workspace: Workspace, name: str, arguments: Mapping[str, Any], host: str, run: str = "") -> str:
@@ -282,6 +278,15 @@ _CARD = "ui://hermes/memory"  # MCP Apps: what a host shows beside a call of `me
 _RECEIPT_CARDS = "ui://hermes/receipts/"
 _CARD_TYPE = "text/html;profile=mcp-app"
 _CONVERSATIONS = "hermes://conversations/"
+_TEMPLATES = (
+    (
+        *(_RECEIPTS, "receipt"),
+        "What one answer was made from, what was written, what it cost, and whether the record still holds.",
+        "application/json",
+    ),
+    (_CONVERSATIONS, "conversation", "The text of one earlier conversation, as `fetch` returns it.", "text/plain"),
+    (_RECEIPT_CARDS, "receipt card", "The same receipt as a card that a host can show.", _CARD_TYPE),
+)
 _MOST_RESULTS = 10
 _LONGEST_TITLE = 80
 _MARKS = re.compile(">>>|<<<")  # around the words that were found
@@ -395,51 +400,14 @@ class _Answers:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        workspace = self._find(context)
-        if str(params.uri) == _CARD:
-            return _card(_CARD)
-        if str(params.uri).startswith((_RECEIPTS, _RECEIPT_CARDS)):
-            return await self._read_receipt(workspace, str(params.uri))
-        if str(params.uri).startswith(_CONVERSATIONS):
-            return await self._read_conversation(workspace, str(params.uri))
-        target = next((each for each in workspace.targets if _uri(each) == str(params.uri)), None)
-        if target is None:
-            raise MCPError(types.INVALID_PARAMS, "there is no such resource")
-        text = await _work(partial(_resource_text, workspace, target))
-        content = types.TextResourceContents(uri=_uri(target), mime_type="text/markdown", text=text)
-        return types.ReadResourceResult(contents=[content])
+        return await _work(partial(_read, self._find(context), str(params.uri)))
 
     async def list_templates(self, _context: Context, _params: Any) -> types.ListResourceTemplatesResult:
-        about = "What one answer was made from, what was written, what it cost, and whether the record still holds."
-        card = types.ResourceTemplate(
-            uri_template=f"{_RECEIPTS}{{id}}", name="receipt", description=about, mime_type="application/json"
-        )
-        about = "The text of one earlier conversation, as `fetch` returns it."
-        talk = types.ResourceTemplate(
-            uri_template=f"{_CONVERSATIONS}{{id}}", name="conversation", description=about, mime_type="text/plain"
-        )
-        about = "The same receipt as a card that a host can show."
-        shown = types.ResourceTemplate(
-            uri_template=f"{_RECEIPT_CARDS}{{id}}", name="receipt card", description=about, mime_type=_CARD_TYPE
-        )
-        return types.ListResourceTemplatesResult(resource_templates=[card, talk, shown])
-
-    async def _read_conversation(self, workspace: Workspace, uri: str) -> types.ReadResourceResult:
-        read = json.loads(await _work(partial(_fetch, workspace, {"id": uri.removeprefix(_CONVERSATIONS)})))
-        if "text" not in read:
-            raise MCPError(types.INVALID_PARAMS, "there is no such conversation")
-        text = types.TextResourceContents(uri=uri, mime_type="text/plain", text=read["text"])
-        return types.ReadResourceResult(contents=[text])
-
-    async def _read_receipt(self, workspace: Workspace, uri: str) -> types.ReadResourceResult:
-        try:
-            found = await _work(partial(workspace.receipts.get, uri.rpartition("/")[2]))
-        except NotFound as error:
-            raise MCPError(types.INVALID_PARAMS, "there is no such receipt") from error
-        if uri.startswith(_RECEIPT_CARDS):
-            return _card(uri, to_json(found.as_dict()))
-        card = types.TextResourceContents(uri=uri, mime_type="application/json", text=to_json(found.as_dict()))
-        return types.ReadResourceResult(contents=[card])
+        templates = [
+            types.ResourceTemplate(uri_template=f"{uri}{{id}}", name=name, description=about, mime_type=kind)
+            for uri, name, about, kind in _TEMPLATES
+        ]
+        return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def list_prompts(self, _context: Context, _params: Any) -> types.ListPromptsResult:
         prompts = [types.Prompt(name=name, description=about) for name, (_, about) in _GUIDANCE.items()]
@@ -460,14 +428,37 @@ class _Answers:
         return result
 
 
+def _read(workspace: Workspace, uri: str) -> types.ReadResourceResult:
+    """A card, a receipt, a conversation, or a memory file as a prompt would show it."""
+    if uri == _CARD:
+        return _card(_CARD)
+    if uri.startswith((_RECEIPTS, _RECEIPT_CARDS)):
+        try:
+            receipt = to_json(workspace.receipts.get(uri.rpartition("/")[2]).as_dict())
+        except NotFound as error:
+            raise MCPError(types.INVALID_PARAMS, "there is no such receipt") from error
+        return _card(uri, receipt) if uri.startswith(_RECEIPT_CARDS) else _contents(uri, "application/json", receipt)
+    if uri.startswith(_CONVERSATIONS):
+        read = json.loads(_fetch(workspace, {"id": uri.removeprefix(_CONVERSATIONS)}))
+        if "text" not in read:
+            raise MCPError(types.INVALID_PARAMS, "there is no such conversation")
+        return _contents(uri, "text/plain", read["text"])
+    target = next((each for each in workspace.targets if _uri(each) == uri), None)
+    if target is None:
+        raise MCPError(types.INVALID_PARAMS, "there is no such resource")
+    return _contents(uri, "text/markdown", _resource_text(workspace, target))
+
+
+def _contents(uri: str, kind: str, text: str, **more: Any) -> types.ReadResourceResult:
+    content = types.TextResourceContents(uri=uri, mime_type=kind, text=text, **more)
+    return types.ReadResourceResult(contents=[content])
+
+
 def _card(uri: str, data: str = "null") -> types.ReadResourceResult:
     """The card with what it shows; without it, it waits for the result of a call. It loads nothing from anywhere."""
     held = data.replace("<", "\\u003c")  # a text in it cannot end the element it stands in
     page = _prose(_TEXTS, "card.html").replace('id="data">null<', f'id="data">{held}<')
-    content = types.TextResourceContents(
-        uri=uri, mime_type=_CARD_TYPE, text=page, _meta={"ui": {"csp": {}, "prefersBorder": True}}
-    )
-    return types.ReadResourceResult(contents=[content])
+    return _contents(uri, _CARD_TYPE, page, _meta={"ui": {"csp": {}, "prefersBorder": True}})
 
 
 def _told(text: str) -> types.CallToolResult:
