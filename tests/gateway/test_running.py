@@ -303,3 +303,21 @@ def test_workers_keep_the_order_of_each_and_try_again_what_asks_for_it() -> None
         seen = [number for number in dict.fromkeys(handled) if number % 5 == key]
         assert seen == sorted(seen)
     assert [handled.count(number) for number in (7, 8, 14)] == [3, 1, 3]
+
+
+# internal: whoever is idle may be about to take another chat's message
+def test_a_chat_does_not_wait_behind_one_that_came_just_before() -> None:
+    together = threading.Barrier(2)
+
+    def work(number: int) -> None:
+        if number:
+            together.wait(20)
+
+    workers = Workers(work, most=2)
+    for _ in range(50):
+        workers.add("first", 0)  # leaves a thread idle
+        assert workers.settle(20)
+        workers.add("ann", 1)
+        workers.add("bob", 2)
+        assert workers.settle(20)
+    assert workers.close(20)

@@ -14,8 +14,7 @@ import time
 from collections import OrderedDict, deque
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hermes.agent import Agent
 from hermes.base.dates import zone_of
@@ -25,18 +24,17 @@ from hermes.gateway.conversations import Conversations, ResetPolicy, chat_key, p
 from hermes.gateway.directory import Directory
 from hermes.gateway.ledger import FILE, FOLDER, Ledger
 from hermes.gateway.platforms.base import Later, Never
-from hermes.gateway.platforms.discord import discord_of
-from hermes.gateway.platforms.mail import mail_of
-from hermes.gateway.platforms.slack import slack_of
-from hermes.gateway.platforms.telegram import Telegram, telegram_of
-from hermes.gateway.platforms.webhook import Webhook, webhook_of
+from hermes.gateway.platforms.discord import Discord
+from hermes.gateway.platforms.mail import Mail
+from hermes.gateway.platforms.slack import Slack
+from hermes.gateway.platforms.telegram import Telegram
+from hermes.gateway.platforms.webhook import Webhook
 from hermes.gateway.router import Router
 from hermes.http_server import descriptor_limit
 from hermes.memory.reminders import Reminders
 from hermes.operations.forget import finish_removals
 from hermes.session.models import main_model
 from hermes.settings.config import load_settings
-from hermes.settings.environment import secret
 from hermes.settings.people import People
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock, is_held
@@ -50,7 +48,9 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
+Item = TypeVar("Item")
 STATUS = "status.json"
+_PLATFORMS: tuple[type[Platform], ...] = (Telegram, Discord, Slack, Mail, Webhook)
 LOCK = "run.lock"
 _QUICK_WORKERS = 2
 _STATUS_SECONDS = 5.0
@@ -102,7 +102,12 @@ class Gateway:
             most=min(settings.integer("gateway.open_conversations"), descriptor_limit() // _DESCRIPTORS_EACH),
             open_agent=open_agent,
         )
-        commands = Commands(self.directory, self.conversations, self.ledger, waiting=self._waiting)
+        commands = Commands(
+            self.directory,
+            self.conversations,
+            self.ledger,
+            waiting=lambda chat: self.workers.waiting(chat),  # noqa: PLW0108 - the workers are made below
+        )
         router = Router(
             self.platforms,
             self.ledger,
@@ -135,7 +140,7 @@ class Gateway:
         finish_removals(self.home)
         left = self.receiver.resume()
         _LOG.info("gateway of %s: %s; %s messages left from before", self.home.path, ", ".join(self.platforms), left)
-        if any(isinstance(each, Webhook | Telegram) and each.is_called for each in self.platforms.values()):
+        if any(each.is_called for each in self.platforms.values()):
             from hermes.gateway.webhooks import webhook_server  # needs the extra `server`
 
             host = self.settings.text("gateway.host")
@@ -224,9 +229,6 @@ class Gateway:
             reminders.fire([each.id], now)
         return len(due)
 
-    def _waiting(self, chat_key: str) -> int:
-        return self.workers.waiting(chat_key)
-
     def _report(self, platform: str, problem: str) -> None:
         if problem != self._problems[platform]:
             self._problems[platform] = problem
@@ -265,40 +267,7 @@ def _locked_folder(home: Home) -> tuple[Folder, FileLock]:
 
 def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:
     """The platforms the settings switch on; without one there is nothing to run."""
-    found: dict[str, Platform] = {}
-    if settings.flag("gateway.telegram.enabled"):
-        found["telegram"] = telegram_of(
-            secret(home, "TELEGRAM_BOT_TOKEN"),
-            mode=settings.text("gateway.telegram.mode"),
-            url=settings.text("gateway.telegram.webhook_url"),
-            api=settings.text("gateway.telegram.api_url"),
-            groups=settings.text("gateway.groups"),
-        )
-    if settings.flag("gateway.discord.enabled"):
-        found["discord"] = discord_of(
-            secret(home, "DISCORD_BOT_TOKEN"),
-            api=settings.text("gateway.discord.api_url"),
-            groups=settings.text("gateway.groups"),
-        )
-    if settings.flag("gateway.slack.enabled"):
-        found["slack"] = slack_of(
-            secret(home, "SLACK_BOT_TOKEN"),
-            secret(home, "SLACK_APP_TOKEN"),
-            api=settings.text("gateway.slack.api_url"),
-            groups=settings.text("gateway.groups"),
-        )
-    if settings.flag("gateway.email.enabled"):
-        found["email"] = mail_of(
-            secret(home, "EMAIL_PASSWORD"),
-            **{name: settings.text(f"gateway.email.{name}") for name in ("address", "imap", "smtp", "vouched_by")},
-            folder=settings.text("gateway.email.folder"),
-            seconds=settings.number("gateway.email.poll_seconds"),
-            groups=settings.text("gateway.groups"),
-        )
-    if settings.flag("gateway.webhook.enabled"):
-        found["webhook"] = webhook_of(
-            secret(home, "GATEWAY_WEBHOOK_SECRET"), reply_url=settings.text("gateway.webhook.reply_url")
-        )
+    found = {each.name: each.of(home, settings) for each in _PLATFORMS if settings.flag(f"gateway.{each.name}.enabled")}
     if not found:
         raise SettingsError(
             "no platform is switched on; `hermes config set gateway.telegram.enabled true` and put "
@@ -399,39 +368,39 @@ def resident_bytes() -> int:
         return most if sys.platform == "darwin" else most << 10
 
 
-class Workers:
-    """Threads for many chats: in each chat one message after the other, in all of them at most `most` at once.
+class Workers(Generic[Item]):
+    """Threads for many chats: in each chat one item after the other, in all of them at most `most` at once.
 
-    `work` handles a number; it returns None when that is finished, or the seconds until it should be tried again. The
+    `work` handles an item; it returns None when that is finished, or the seconds until it should be tried again. The
     threads are daemons: everything is stored, so a program that has to end need not wait for the slowest answer.
     """
 
-    def __init__(self, work: Callable[[int], float | None], *, most: int) -> None:
+    def __init__(self, work: Callable[[Item], float | None], *, most: int) -> None:
         self._work = work
         self._most = most
-        self._queues: dict[str, deque[int]] = {}
+        self._queues: dict[str, deque[Item]] = {}
         self._ready: deque[str] = deque()
         self._later: list[tuple[float, str]] = []
-        self._running: dict[str, int] = {}
+        self._running: dict[str, Item] = {}
         self._changed = threading.Condition()
         self._threads = 0
         self._idle = 0
         self._closing = False
 
-    def add(self, key: str, number: int) -> None:
+    def add(self, key: str, item: Item) -> None:
         with self._changed:
             if key in self._queues:
-                self._queues[key].append(number)
+                self._queues[key].append(item)
                 return
-            self._queues[key] = deque([number])
+            self._queues[key] = deque([item])
             self._ready.append(key)
-            if not self._idle and self._threads < self._most:
+            if self._idle < len(self._ready) and self._threads < self._most:  # a thread that wakes up is still idle
                 self._threads += 1
                 threading.Thread(target=self._serve, name=f"gateway-{self._threads}", daemon=True).start()
             self._changed.notify()
 
     def waiting(self, key: str = "") -> int:
-        """How many numbers wait, without those that are being handled."""
+        """How many items wait, without those that are being handled."""
         with self._changed:
             queues = [self._queues.get(key, deque())] if key else list(self._queues.values())
             handled = [each for each in self._running if not key or each == key]
@@ -497,8 +466,8 @@ class Receiver:
         ledger: Ledger,
         directory: Directory,
         *,
-        workers: Workers,
-        quick: Workers,
+        workers: Workers[int],
+        quick: Workers[int],
         clock: Callable[[], float],
         profile: str = "",
     ) -> None:
@@ -510,8 +479,6 @@ class Receiver:
         self._clock = clock
         self._profile = profile
         self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._unanswered: dict[int, Incoming] = {}
-        self._numbers = count()
         self._greeter = Workers(self._greet, most=1)  # whoever has access does not wait for those who have not
 
     def cursor(self, platform: str) -> str:
@@ -575,13 +542,10 @@ class Receiver:
         self._answered[who] = None
         if len(self._answered) > _REMEMBERED:
             self._answered.popitem(last=False)
-        if len(self._unanswered) < _WAITING:
-            number = next(self._numbers)
-            self._unanswered[number] = stranger
-            self._greeter.add(stranger.platform, number)
+        if self._greeter.waiting() < _WAITING:
+            self._greeter.add(stranger.platform, stranger)
 
-    def _greet(self, number: int) -> None:
-        stranger = self._unanswered.pop(number)
+    def _greet(self, stranger: Incoming) -> None:
         try:
             text = _NO_ACCESS.format(user=stranger.user)
             self._platforms[stranger.platform].send(stranger, text, delivery=f"stranger.{stranger.update}")

@@ -7,13 +7,17 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from hermes.base.errors import HermesError, Interrupted
+from hermes.base.errors import HermesError, Interrupted, SettingsError
 from hermes.llm.transport import CANCELLED, shared_client
+from hermes.settings.environment import secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
 
 _LOG = logging.getLogger("hermes.gateway")
 _CUTS = ("\n\n", "\n", " ")  # the best place first
@@ -234,26 +238,60 @@ class Inbox(Protocol):
     def chats(self, platform: str) -> Sequence[tuple[str, str, float]]: ...
 
 
-class Platform(Protocol):
+class Platform:
     """One platform. `edits` says whether a message that was sent can be changed, `buttons` whether it can have some.
 
-    A button is a label, and what comes back as a command when it is pressed.
-    `send` returns the platform's name for what was sent; `delivery` is the same for each attempt at one piece of an
-    answer, so that a platform that cannot edit can recognise a repetition. Errors are `Later` and `Never`.
+    A button is a label, and what comes back as a command when it is pressed. `is_called` means that the platform calls
+    us over HTTP. Errors are `Later` and `Never`.
     """
 
-    name: str
-    edits: bool
-    buttons: bool
+    name = ""
+    edits = False
+    buttons = False
+    is_called = False
+    limit = 0  # characters of one message
+
+    @classmethod
+    def of(cls, home: Home, settings: Settings) -> Self:
+        """The platform as the settings describe it; SettingsError says what is missing."""
+        raise NotImplementedError
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
-        """Receives until `stop`; a platform that is called from outside prepares that and returns."""
+        """Receives until `stop`; a platform that calls us prepares that and returns."""
+        raise NotImplementedError
 
     def identity(self) -> str:
         """Who we are on this platform."""
+        raise NotImplementedError
 
-    def send(self, to: Incoming, text: str, *, delivery: str) -> str: ...
-    def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None: ...
-    def acknowledge(self, pressed: Incoming) -> None: ...
-    def typing(self, to: Incoming) -> None: ...
-    def split(self, text: str) -> list[str]: ...
+    def send(self, to: Incoming, text: str, *, delivery: str) -> str:
+        """Sends a message and returns the platform's name for it.
+
+        `delivery` is the same for each attempt at one piece of an answer, so that a platform that cannot edit can
+        recognise a repetition.
+        """
+        raise NotImplementedError
+
+    def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None:  # noqa: ARG002 - for others
+        raise Never(f"{self.name} cannot change a message once it is sent")
+
+    def acknowledge(self, pressed: Incoming) -> None:
+        """Ends the sign of waiting on a button, where there is one."""
+
+    def typing(self, to: Incoming) -> None:
+        """Shows that an answer is being written, where that is possible."""
+
+    def fits(self, text: str) -> bool:
+        """Whether a text with its formatting is one message."""
+        return units(text) <= self.limit
+
+    def split(self, text: str) -> list[str]:
+        return [text] if self.fits(text) else split_markdown(text, self.fits, self.limit)
+
+
+def needed(home: Home, platform: str, **secrets: str) -> list[str]:
+    """The secrets of a platform by their names in `.env`; SettingsError says where to get one that is missing."""
+    found = {name: secret(home, name) for name in secrets}
+    if missing := [f"{name}=… ({where})" for name, where in secrets.items() if not found[name]]:
+        raise SettingsError(f"gateway.{platform}.enabled is true, but .env lacks {' and '.join(missing)}")
+    return [str(each) for each in found.values()]

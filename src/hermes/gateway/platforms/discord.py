@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import re
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from hermes.base.errors import SettingsError
 from hermes.base.version import __version__
 from hermes.gateway.platforms.base import (
     BUTTON,
@@ -20,29 +19,28 @@ from hermes.gateway.platforms.base import (
     Never,
     call_api,
     in_group,
-    keep_receiving,
-    split_markdown,
+    needed,
     understood,
     units,
 )
 from hermes.gateway.platforms.formatting import with_tables_aligned
-from hermes.gateway.platforms.sockets import LOOK, Closed, open_socket
+from hermes.gateway.platforms.sockets import LOOK, Closed, Connected, open_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hermes.gateway.platforms.base import Buttons, Inbox
     from hermes.gateway.platforms.sockets import Socket
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
 
 API = "https://discord.com/api/v10"
-LIMIT = 2000
 _DISPATCH, _HEARTBEAT, _IDENTIFY, _RESUME, _RECONNECT, _INVALID, _HELLO, _BEAT_SEEN = 0, 1, 2, 6, 7, 9, 10, 11
 _GUILD_MESSAGES, _DIRECT_MESSAGES, _CONTENT = 1 << 9, 1 << 12, 1 << 15  # what to be told of
 _PLAIN_KINDS = (0, 19)  # a message, and an answer to one; others say that somebody joined and the like
 _PRESSED_BUTTON = 3
 _NOT_FOUND, _WRONG_TOKEN, _TOO_MANY, _SERVER, _OK = 404, 401, 429, 500, 300
 _EPOCH = 1_420_070_400  # the second from which Discord counts; a number of a message holds its time
-_REPLAYED = 50  # messages of one chat that are looked at after an interruption
 _STYLES = {"Accept": 3, "Reject": 4}  # green, red; else 2, grey
 _REASONS = {  # codes with which Discord closes for good
     4004: "it does not know this bot; check DISCORD_BOT_TOKEN in .env",
@@ -50,12 +48,11 @@ _REASONS = {  # codes with which Discord closes for good
 }
 
 
-class Discord:
+class Discord(Connected):
     """Discord's gateway WebSocket and HTTP API."""
 
     name = "discord"
-    edits = True
-    buttons = True
+    limit = 2000
 
     def __init__(self, token: str, *, api: str = API, groups: str = "mention") -> None:
         self._api = api.rstrip("/")
@@ -67,13 +64,15 @@ class Discord:
         self._session: tuple[str, str] | None = None  # its number, and where it is resumed
         self._sequence: int | None = None
 
+    @classmethod
+    def of(cls, home: Home, settings: Settings) -> Self:
+        where = "Discord's developer portal gives one: your application, Bot, Reset Token"
+        [token] = needed(home, cls.name, DISCORD_BOT_TOKEN=where)
+        return cls(token, api=settings.text("gateway.discord.api_url") or API, groups=settings.text("gateway.groups"))
+
     # --- receiving ---------------------------------------------------------------------------------------------------
 
-    def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
-        keep_receiving(lambda connected: self._listen(inbox, stop, connected), stop, report)
-
-    def _listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
-        """One connection, from its beginning to its end."""
+    def listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
         address = self._session[1] if self._session else str(self.call("GET", "/gateway/bot")["url"])
         try:
             with open_socket("Discord", f"{address}?v=10&encoding=json") as socket:
@@ -129,32 +128,23 @@ class Discord:
         match frame["t"]:
             case "READY":
                 self._me = data["user"]
-                self._catch_up(inbox)
+                self.catch_up(inbox)
                 self._session = (str(data["session_id"]), str(data["resume_gateway_url"]))
                 connected()
             case "RESUMED":
                 connected()
             case "MESSAGE_CREATE":
-                self._store(inbox, understood(self._incoming, data))
+                self.store(inbox, understood(self.incoming, data))
             case "INTERACTION_CREATE":
-                self._store(inbox, understood(self._pressed, data))
+                self.store(inbox, understood(self._pressed, data))
 
-    def _store(self, inbox: Inbox, message: Incoming | None) -> None:
-        if message is not None:
-            inbox.take(self.name, [message])
+    def missed(self, chat: str, kind: str, active: float) -> Sequence[Mapping[str, Any]]:
+        after = (int(active) - _EPOCH) * 1000 << 22
+        found = self.call("GET", f"/channels/{chat}/messages?after={after}&limit={self.replayed}")["list"]
+        known = {"guild_id": ""} if kind == "group" else {}  # a list does not say it
+        return [{**known, **each} for each in sorted(found, key=lambda each: int(each["id"]))]
 
-    def _catch_up(self, inbox: Inbox) -> None:
-        for chat, kind, active in inbox.chats(self.name):
-            after = (int(active) - _EPOCH) * 1000 << 22
-            try:
-                found = self.call("GET", f"/channels/{chat}/messages?after={after}&limit={_REPLAYED}")["list"]
-            except Never:
-                continue  # we are not there any more
-            for message in sorted(found, key=lambda each: int(each["id"])):
-                listed = {"guild_id": "", **message} if kind == "group" else message  # a list does not say it
-                self._store(inbox, understood(self._incoming, listed))
-
-    def _incoming(self, message: Mapping[str, Any]) -> Incoming | None:
+    def incoming(self, message: Mapping[str, Any]) -> Incoming | None:
         author = message["author"]
         if author.get("bot") or message.get("webhook_id") or message.get("type", 0) not in _PLAIN_KINDS:
             return None
@@ -217,17 +207,13 @@ class Discord:
         self.call("PATCH", f"/channels/{to.chat}/messages/{sent}", {**_content(text), "components": rows})
 
     def acknowledge(self, pressed: Incoming) -> None:
-        """Ends the sign of waiting on a button."""
         self.call("POST", f"/interactions/{pressed.pressed}/callback", {"type": 6})
 
     def typing(self, to: Incoming) -> None:
         self.call("POST", f"/channels/{to.chat}/typing")
 
-    def split(self, text: str) -> list[str]:
-        def fits(piece: str) -> bool:
-            return units(with_tables_aligned(piece)) <= LIMIT
-
-        return [text] if fits(text) else split_markdown(text, fits, LIMIT)
+    def fits(self, text: str) -> bool:
+        return units(with_tables_aligned(text)) <= self.limit
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
         """One call of the HTTP API; what it cannot do becomes `Later` or `Never`."""
@@ -251,13 +237,3 @@ def _without_mention(text: str, me: str, named: Mapping[str, str]) -> str:
     """The text as it is meant: our own mention at its beginning is left out, others are names."""
     text = re.sub(rf"^\s*<@!?{me or '0'}>\s*", "", text)
     return re.sub(r"<@!?(\d+)>", lambda found: f"@{named.get(found[1]) or found[1]}", text)
-
-
-def discord_of(token: str | None, *, api: str, groups: str) -> Discord:
-    """Discord as the settings describe it."""
-    if not token:
-        raise SettingsError(
-            "gateway.discord.enabled is true, but there is no token: put DISCORD_BOT_TOKEN=… into .env "
-            "(Discord's developer portal gives one: your application, Bot, Reset Token)"
-        )
-    return Discord(token, api=api or API, groups=groups)

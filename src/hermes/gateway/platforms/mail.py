@@ -18,19 +18,21 @@ from email import message_from_bytes, policy
 from email.message import EmailMessage
 from email.utils import getaddresses, parseaddr
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from hermes.base.errors import SettingsError
-from hermes.gateway.platforms.base import TIMEOUT, Incoming, Later, Never, in_group, keep_receiving, split
+from hermes.gateway.platforms.base import TIMEOUT, Incoming, Later, Never, Platform, in_group, keep_receiving, split
 from hermes.gateway.platforms.formatting import MARKDOWN
+from hermes.settings.environment import secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes.gateway.platforms.base import Buttons, Inbox
+    from hermes.gateway.platforms.base import Inbox
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
 
-LIMIT = 500_000
 _LARGEST = 2 << 20  # bytes of a message that is read
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PASSED = re.compile(r"\bdmarc\s*=\s*pass\b", re.IGNORECASE)
@@ -39,12 +41,11 @@ _BREAKS = frozenset(("br", "p", "div", "li", "tr", "h1", "h2", "h3", "blockquote
 _SILENT = frozenset(("style", "script", "head", "title"))
 
 
-class Mail:
+class Mail(Platform):
     """E-mail: IMAP to receive, SMTP to answer."""
 
     name = "email"
-    edits = False
-    buttons = False
+    limit = 500_000
 
     def __init__(
         self,
@@ -66,6 +67,34 @@ class Mail:
         self._folder = folder
         self._seconds = seconds
         self._groups = groups
+
+    @classmethod
+    def of(cls, home: Home, settings: Settings) -> Self:
+        given = {name: settings.text(f"gateway.email.{name}") for name in ("address", "imap", "smtp", "vouched_by")}
+        password = secret(home, "EMAIL_PASSWORD")
+        missing = [f"gateway.email.{name}" for name in ("address", "imap", "smtp") if not given[name]]
+        if missing or not password:
+            wanted = ", ".join([*missing, *([] if password else ["EMAIL_PASSWORD in .env"])])
+            raise SettingsError(f"gateway.email.enabled is true, but this is missing: {wanted}")
+        for name, schemes in (("imap", ("imaps", "imap")), ("smtp", ("smtps", "smtp"))):
+            parts = urlsplit(given[name])
+            if parts.scheme not in schemes or not parts.hostname:
+                example = f"{schemes[0]}://{name}.example.org"
+                raise SettingsError(f"gateway.email.{name}: expected an address such as {example}")
+            if parts.scheme == "imap" and parts.hostname not in _LOOPBACK:
+                raise SettingsError("gateway.email.imap: only imaps:// keeps the password from being read on its way")
+        if not given["vouched_by"]:
+            raise SettingsError(
+                "gateway.email.vouched_by must name the server that checks senders: the first word behind "
+                "Authentication-Results in any mail you got. Without it anybody could write in another person's name"
+            )
+        return cls(
+            password=password,
+            **given,
+            folder=settings.text("gateway.email.folder"),
+            seconds=settings.number("gateway.email.poll_seconds"),
+            groups=settings.text("gateway.groups"),
+        )
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
@@ -207,17 +236,8 @@ class Mail:
         except (OSError, smtplib.SMTPException) as error:
             raise Later(f"the mail server {host} cannot be reached ({type(error).__name__})", seconds=0) from None
 
-    def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None:  # noqa: ARG002 - as others
-        raise Never("a mail cannot be changed once it is sent")
-
-    def acknowledge(self, pressed: Incoming) -> None:
-        """There are no buttons."""
-
-    def typing(self, to: Incoming) -> None:
-        """Nobody waits in front of a mailbox."""
-
     def split(self, text: str) -> list[str]:
-        return split(text, LIMIT)
+        return split(text, self.limit)
 
 
 def _identifier(field: object) -> str:
@@ -282,35 +302,3 @@ class _Text(HTMLParser):
         self.feed(html)
         self.close()
         return re.sub(r"\n\s*\n+", "\n\n", "".join(self._words)).strip()
-
-
-def mail_of(
-    password: str | None,
-    *,
-    address: str,
-    imap: str,
-    smtp: str,
-    vouched_by: str,
-    folder: str,
-    seconds: float,
-    groups: str,
-) -> Mail:
-    """E-mail as the settings describe it."""
-    missing = [name for name, given in (("address", address), ("imap", imap), ("smtp", smtp)) if not given]
-    if missing or not password:
-        wanted = [*(f"gateway.email.{name}" for name in missing), *([] if password else ["EMAIL_PASSWORD in .env"])]
-        raise SettingsError(f"gateway.email.enabled is true, but this is missing: {', '.join(wanted)}")
-    for name, given, schemes in (("imap", imap, ("imaps", "imap")), ("smtp", smtp, ("smtps", "smtp"))):
-        parts = urlsplit(given)
-        if parts.scheme not in schemes or not parts.hostname:
-            raise SettingsError(f"gateway.email.{name}: expected an address such as {schemes[0]}://{name}.example.org")
-        if parts.scheme == "imap" and parts.hostname not in _LOOPBACK:
-            raise SettingsError("gateway.email.imap: only imaps:// keeps the password from being read on its way")
-    if not vouched_by:
-        raise SettingsError(
-            "gateway.email.vouched_by must name the server that checks senders: the first word behind "
-            "Authentication-Results in any mail you got. Without it anybody could write in another person's name"
-        )
-    return Mail(
-        address, password, imap=imap, smtp=smtp, vouched_by=vouched_by, folder=folder, seconds=seconds, groups=groups
-    )

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from hermes.base.errors import SettingsError
 from hermes.gateway.platforms.base import (
     BUTTON,
     Incoming,
@@ -18,24 +17,23 @@ from hermes.gateway.platforms.base import (
     Never,
     call_api,
     in_group,
-    keep_receiving,
+    needed,
     split,
-    split_markdown,
     understood,
 )
 from hermes.gateway.platforms.formatting import Markup
-from hermes.gateway.platforms.sockets import open_socket
+from hermes.gateway.platforms.sockets import Connected, open_socket
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hermes.gateway.platforms.base import Buttons, Inbox
     from hermes.gateway.platforms.sockets import Socket
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
 
 API = "https://slack.com/api"
-LIMIT = 4000  # characters that a message may have when it is edited
 _SECTION = 3000  # characters of one block above the buttons
-_REPLAYED = 50  # messages of one chat that are looked at after an interruption
 _TOO_MANY, _SERVER = 429, 500
 _PLAIN_KINDS = ("", "file_share", "thread_broadcast")  # other subtypes say that somebody joined, edited and the like
 _STYLES = {"Accept": {"style": "primary"}, "Reject": {"style": "danger"}}
@@ -48,12 +46,11 @@ _MENTION = re.compile(r"<@([A-Z0-9]+)(?:\|[^>]*)?>")
 _LINK = re.compile(r"<([^<>|@#!][^<>|]*)(?:\|([^<>]*))?>")
 
 
-class Slack:
+class Slack(Connected):
     """Slack's Socket Mode and Web API."""
 
     name = "slack"
-    edits = True
-    buttons = True
+    limit = 4000  # when it is edited
 
     def __init__(self, token: str, app_token: str, *, api: str = API, groups: str = "mention") -> None:
         self._api = api.rstrip("/")
@@ -62,13 +59,20 @@ class Slack:
         self._groups = groups
         self._me: Mapping[str, Any] = {}
 
+    @classmethod
+    def of(cls, home: Home, settings: Settings) -> Self:
+        bot, app = needed(
+            home,
+            cls.name,
+            SLACK_BOT_TOKEN="xoxb-…, OAuth & Permissions of your app",  # noqa: S106 - where to find it
+            SLACK_APP_TOKEN="xapp-…, Basic Information, App-Level Tokens, scope connections:write",  # noqa: S106 - as above
+        )
+        return cls(bot, app, api=settings.text("gateway.slack.api_url") or API, groups=settings.text("gateway.groups"))
+
     # --- receiving ---------------------------------------------------------------------------------------------------
 
-    def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
-        keep_receiving(lambda connected: self._listen(inbox, stop, connected), stop, report)
-
-    def _listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
-        """One connection, from its beginning to its end; Slack ends one every few hours."""
+    def listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
+        """Slack ends a connection every few hours."""
         if not self._me:
             self._me = self.call("auth.test")
         address = str(self.call("apps.connections.open", token=self._app_token)["url"])
@@ -77,7 +81,7 @@ class Slack:
                 frame = socket.receive()
                 match frame.get("type") if frame else None:
                     case "hello":
-                        self._catch_up(inbox)
+                        self.catch_up(inbox)
                         connected()
                     case "disconnect":
                         return True
@@ -87,26 +91,16 @@ class Slack:
 
     def _take(self, frame: Mapping[str, Any], inbox: Inbox, socket: Socket) -> None:
         payload = frame.get("payload") or {}
-        read = self._incoming if frame["type"] == "events_api" else self._pressed
-        message = understood(read, payload.get("event") or {} if frame["type"] == "events_api" else payload)
-        if message is not None:
-            inbox.take(self.name, [message])
+        read = self.incoming if frame["type"] == "events_api" else self._pressed
+        self.store(inbox, understood(read, payload.get("event") or {} if frame["type"] == "events_api" else payload))
         socket.send({"envelope_id": frame["envelope_id"]})
 
-    def _catch_up(self, inbox: Inbox) -> None:
-        for chat, kind, active in inbox.chats(self.name):
-            try:
-                found = self.call(f"conversations.history?channel={chat}&oldest={active:.6f}&limit={_REPLAYED}")
-            except Never:
-                continue  # we are not there any more
-            for event in reversed(found.get("messages") or []):
-                message = understood(
-                    self._incoming, {**event, "channel": chat, "channel_type": "im" if kind == "dm" else "channel"}
-                )
-                if message is not None:
-                    inbox.take(self.name, [message])
+    def missed(self, chat: str, kind: str, active: float) -> Sequence[Mapping[str, Any]]:
+        found = self.call(f"conversations.history?channel={chat}&oldest={active:.6f}&limit={self.replayed}")
+        place = {"channel": chat, "channel_type": "im" if kind == "dm" else "channel"}
+        return [{**each, **place} for each in reversed(found.get("messages") or [])]
 
-    def _incoming(self, event: Mapping[str, Any]) -> Incoming | None:
+    def incoming(self, event: Mapping[str, Any]) -> Incoming | None:
         # A mention comes twice, as itself and as a message: both are the same message of the same moment.
         if event.get("type") not in ("message", "app_mention") or event.get("bot_id") or "user" not in event:
             return None
@@ -175,17 +169,8 @@ class Slack:
         blocks = [*sections, {"type": "actions", "elements": keys}] if keys else []  # none removes those there were
         self.call("chat.update", channel=to.chat, ts=sent, blocks=blocks, **message)
 
-    def acknowledge(self, pressed: Incoming) -> None:
-        """The envelope was acknowledged when it was stored."""
-
-    def typing(self, to: Incoming) -> None:
-        """Slack does not let bots show it."""
-
-    def split(self, text: str) -> list[str]:
-        def fits(piece: str) -> bool:
-            return len(_MRKDWN.render(piece)) <= LIMIT
-
-        return [text] if fits(text) else split_markdown(text, fits, LIMIT)
+    def fits(self, text: str) -> bool:
+        return len(_MRKDWN.render(text)) <= self.limit
 
     def call(self, method: str, *, token: str = "", **fields: Any) -> Mapping[str, Any]:
         """One call of the Web API; what it cannot do becomes `Later` or `Never`."""
@@ -237,13 +222,3 @@ _MRKDWN = Markup(
 
 def _message(text: str) -> dict[str, Any]:
     return {"text": _MRKDWN.render(text), "unfurl_links": False, "unfurl_media": False}
-
-
-def slack_of(token: str | None, app_token: str | None, *, api: str, groups: str) -> Slack:
-    """Slack as the settings describe it."""
-    if not token or not app_token:
-        raise SettingsError(
-            "gateway.slack.enabled is true, so .env must hold SLACK_BOT_TOKEN=xoxb-… (OAuth & Permissions of your app) "
-            "and SLACK_APP_TOKEN=xapp-… (Basic Information, App-Level Tokens, scope connections:write)"
-        )
-    return Slack(token, app_token, api=api or API, groups=groups)

@@ -1,4 +1,4 @@
-"""A WebSocket that a platform keeps open to us, with JSON in every frame; needs the extra `gateway`."""
+"""Platforms that keep a WebSocket open to us, with JSON in every frame; they need the extra `gateway`."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import SettingsError, command
-from hermes.gateway.platforms.base import TIMEOUT, Later
+from hermes.gateway.platforms.base import TIMEOUT, Later, Never, Platform, keep_receiving, understood
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from websockets.sync.connection import Connection
+
+    from hermes.gateway.platforms.base import Inbox, Incoming
 
 LOOK = 0.5  # seconds between two looks at whether it is over
 _LARGEST = 16 << 20
@@ -34,6 +36,43 @@ class Socket:
 
     def send(self, frame: Mapping[str, Any]) -> None:
         self._connection.send(json.dumps(frame))
+
+
+class Connected(Platform):
+    """A platform that sends what people say through a WebSocket that stays open."""
+
+    edits = True
+    buttons = True
+    replayed = 50  # messages of one chat that are looked at after an interruption
+
+    def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
+        keep_receiving(lambda connected: self.listen(inbox, stop, connected), stop, report)
+
+    def listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
+        """One connection, from its beginning to its end; False when there is to be no other."""
+        raise NotImplementedError
+
+    def incoming(self, event: Mapping[str, Any]) -> Incoming | None:
+        """A message of a person; None for anything else."""
+        raise NotImplementedError
+
+    def missed(self, chat: str, kind: str, active: float) -> Sequence[Mapping[str, Any]]:
+        """What was said in a chat after this moment, the oldest first."""
+        raise NotImplementedError
+
+    def store(self, inbox: Inbox, message: Incoming | None) -> None:
+        if message is not None:
+            inbox.take(self.name, [message])
+
+    def catch_up(self, inbox: Inbox) -> None:
+        """Takes what came while nobody was connected; the ledger knows which of it is new."""
+        for chat, kind, active in inbox.chats(self.name):
+            try:
+                found = self.missed(chat, kind, active)
+            except Never:
+                continue  # we are not there any more
+            for each in found:
+                self.store(inbox, understood(self.incoming, each))
 
 
 class Closed(Later):

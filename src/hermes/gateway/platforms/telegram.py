@@ -7,7 +7,7 @@ import hmac
 import logging
 import re
 from html import escape, unescape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import SettingsError
 from hermes.gateway.platforms.base import (
@@ -16,10 +16,11 @@ from hermes.gateway.platforms.base import (
     Incoming,
     Later,
     Never,
+    Platform,
     call_api,
     in_group,
     keep_receiving,
-    split_markdown,
+    needed,
     understood,
     units,
 )
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hermes.gateway.platforms.base import Buttons, Inbox
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
 
 _LOG = logging.getLogger("hermes.gateway")
 API = "https://api.telegram.org"
-LIMIT = 4096  # UTF-16 units of one message
 SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the name of a header
 _POLL_SECONDS = 25
 _BAD, _WRONG_TOKEN, _NO_BOT, _CONFLICT, _TOO_MANY, _SERVER = 400, 401, 404, 409, 429, 500
@@ -40,26 +42,37 @@ _UPDATES = ["message", "callback_query"]
 _LINKS = ("http://", "https://", "mailto:", "tg://")
 
 
-class Telegram:
+class Telegram(Platform):
     """The Telegram Bot API, by polling or webhook."""
 
     name = "telegram"
     edits = True
     buttons = True
+    limit = 4096  # UTF-16 units
 
     def __init__(self, token: str, *, api: str = API, webhook_url: str = "", groups: str = "mention") -> None:
         self._address = f"{api.rstrip('/')}/bot{token}/"
         self._webhook_url = webhook_url
+        self.is_called = bool(webhook_url)  # instead of being asked
         self._groups = groups
         self._me: dict[str, Any] = {}
         self._begun = False
         # Only somebody who has the token can know it, and it does not tell the token.
         self.secret = hmac.new(token.encode(), b"hermes gateway webhook", hashlib.sha256).hexdigest()
 
-    @property
-    def is_called(self) -> bool:
-        """Whether Telegram calls us, instead of being asked."""
-        return bool(self._webhook_url)
+    @classmethod
+    def of(cls, home: Home, settings: Settings) -> Self:
+        [token] = needed(home, cls.name, TELEGRAM_BOT_TOKEN="@BotFather on Telegram gives one")  # noqa: S106 - who has it
+        url = (
+            settings.text("gateway.telegram.webhook_url") if settings.text("gateway.telegram.mode") == "webhook" else ""
+        )
+        if settings.text("gateway.telegram.mode") == "webhook" and not url.startswith(("https://", "http://127.0.0.1")):
+            raise SettingsError(
+                "gateway.telegram.mode is webhook, so gateway.telegram.webhook_url must be the public https address "
+                "that leads to this gateway's /telegram"
+            )
+        api = settings.text("gateway.telegram.api_url") or API
+        return cls(token, api=api, webhook_url=url, groups=settings.text("gateway.groups"))
 
     # --- receiving ---------------------------------------------------------------------------------------------------
 
@@ -197,19 +210,14 @@ class Telegram:
                 raise
 
     def acknowledge(self, pressed: Incoming) -> None:
-        """Ends the sign of waiting on a button."""
         self.call("answerCallbackQuery", callback_query_id=pressed.pressed)
 
     def typing(self, to: Incoming) -> None:
         self.call("sendChatAction", chat_id=int(to.chat), action="typing", **_thread(to))
 
-    def split(self, text: str) -> list[str]:
-        """Pieces that Telegram takes as they are and formatted; it counts what is left when the tags are gone."""
-
-        def fits(piece: str) -> bool:
-            return units(piece) <= LIMIT and units(_without_tags(_HTML.render(piece))) <= LIMIT
-
-        return [text] if fits(text) else split_markdown(text, fits, LIMIT)
+    def fits(self, text: str) -> bool:
+        """Whether Telegram takes it as it is and formatted; it counts what is left when the tags are gone."""
+        return units(text) <= self.limit and units(_without_tags(_HTML.render(text))) <= self.limit
 
     def _say(self, method: str, text: str, **fields: Any) -> Any:
         """A text with its Markdown as formatting; as it is, when Telegram does not accept that."""
@@ -287,18 +295,3 @@ _HTML = Markup(
 
 def _without_tags(formatted: str) -> str:
     return unescape(re.sub("<[^>]*>", "", formatted))  # every other < is escaped
-
-
-def telegram_of(token: str | None, *, mode: str, url: str, api: str, groups: str) -> Telegram:
-    """Telegram as the settings describe it."""
-    if not token:
-        raise SettingsError(
-            "gateway.telegram.enabled is true, but there is no token: put TELEGRAM_BOT_TOKEN=… into .env "
-            "(@BotFather on Telegram gives one)"
-        )
-    if mode == "webhook" and not url.startswith("https://") and not url.startswith("http://127.0.0.1"):
-        raise SettingsError(
-            "gateway.telegram.mode is webhook, so gateway.telegram.webhook_url must be the public https address "
-            "that leads to this gateway's /telegram"
-        )
-    return Telegram(token, api=api or API, webhook_url=url if mode == "webhook" else "", groups=groups)

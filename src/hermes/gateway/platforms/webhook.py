@@ -13,18 +13,20 @@ import hashlib
 import hmac
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import SettingsError
-from hermes.gateway.platforms.base import Incoming, Later, Never, split
+from hermes.gateway.platforms.base import Incoming, Later, Never, Platform, split
 from hermes.llm.transport import shared_client
+from hermes.settings.environment import secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hermes.gateway.platforms.base import Buttons, Inbox
+    from hermes.gateway.platforms.base import Inbox
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
 
-LIMIT = 32_000
 _TIMEOUT = 15.0
 _OLDEST = 300  # seconds a signature is good for
 _LONGEST_NAME = 200
@@ -32,18 +34,30 @@ _TOO_MANY, _SERVER, _OK = 429, 500, 300
 _SHORTEST_SECRET = 16
 
 
-class Webhook:
+class Webhook(Platform):
     """A signed webhook for any program, with replies posted to its address."""
 
     name = "webhook"
-    edits = False
-    buttons = False
     is_called = True
+    limit = 32_000
 
     def __init__(self, secret: str, reply_url: str, *, clock: Callable[[], float] = time.time) -> None:
         self._secret = secret.encode()
         self._reply_url = reply_url
         self._clock = clock
+
+    @classmethod
+    def of(cls, home: Home, settings: Settings) -> Self:
+        shared = secret(home, "GATEWAY_WEBHOOK_SECRET") or ""
+        if len(shared) < _SHORTEST_SECRET:
+            raise SettingsError(
+                f"gateway.webhook.enabled is true, so .env must hold GATEWAY_WEBHOOK_SECRET with at least "
+                f"{_SHORTEST_SECRET} characters (for example from `openssl rand -hex 32`)"
+            )
+        reply_url = settings.text("gateway.webhook.reply_url")
+        if not reply_url.startswith(("http://", "https://")):
+            raise SettingsError("gateway.webhook.reply_url must be the address that answers are sent to")
+        return cls(shared, reply_url)
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:  # noqa: ARG002 - others call us
         report("")
@@ -111,30 +125,9 @@ class Webhook:
             raise Later(told, seconds=float(wait) if wait.isdecimal() else 0)
         raise Never(told)
 
-    def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None:  # noqa: ARG002 - as others
-        raise Never("a webhook cannot change what it has sent")
-
-    def acknowledge(self, pressed: Incoming) -> None:
-        """There are no buttons."""
-
-    def typing(self, to: Incoming) -> None:
-        """There is nobody to show it to."""
-
     def split(self, text: str) -> list[str]:
-        return split(text, LIMIT)
+        return split(text, self.limit)
 
     def _signature(self, stamp: str, body: bytes) -> bytes:
         digest = hmac.new(self._secret, f"{stamp}.".encode() + body, hashlib.sha256)
         return b"sha256=" + digest.hexdigest().encode()
-
-
-def webhook_of(secret: str | None, *, reply_url: str) -> Webhook:
-    """The webhook as the settings describe it."""
-    if not secret or len(secret) < _SHORTEST_SECRET:
-        raise SettingsError(
-            f"gateway.webhook.enabled is true, so .env must hold GATEWAY_WEBHOOK_SECRET with at least "
-            f"{_SHORTEST_SECRET} characters (for example from `openssl rand -hex 32`)"
-        )
-    if not reply_url.startswith(("http://", "https://")):
-        raise SettingsError("gateway.webhook.reply_url must be the address that answers are sent to")
-    return Webhook(secret, reply_url)
