@@ -174,7 +174,7 @@ def test_forget_me_asks_first_and_then_removes_everything(home: Path, api: BotAp
         asked = ask(api, gateway, ANN, "/forget me")
         assert "1 conversation with 2 messages" in asked
         assert "nothing was removed" in ask(api, gateway, BOB, f"/forget me {asked.split()[-1]}")
-        assert "not good" in ask(api, gateway, ANN, "/forget me abcdef")
+        assert "wrong or has expired" in ask(api, gateway, ANN, "/forget me abcdef")
         assert (home / "users" / "ann").exists()
         assert "Everything of yours is removed" in ask(api, gateway, ANN, f"/forget me {asked.split()[-1]}")
         assert "do not know you" in ask(api, gateway, ANN, "are you there?")
@@ -258,7 +258,7 @@ def test_the_generic_webhook_takes_signed_messages_once_and_sends_signed_answers
     message = {"id": "m1", "user": "u1", "chat": "room", "text": "hello"}
     with running(home, port=0) as gateway:
         assert gateway.webhooks is not None
-        assert f"webhooks are taken at http://127.0.0.1:{gateway.webhooks.port}" in caplog.messages
+        assert f"listening for webhooks at http://127.0.0.1:{gateway.webhooks.port}" in caplog.messages
         assert post(gateway, message, {}) == 401
         assert post(gateway, message, signed(b"another body")) == 401
         assert post(gateway, message, signed(json.dumps(message).encode(), "1000")) == 401
@@ -303,7 +303,7 @@ def test_a_conversation_goes_on_on_another_platform_for_the_same_person_only(
         ask(api, gateway, ANN, "let us plan the garden")
         code = ask(api, gateway, ANN, "/handover").split()[-1]
         post(gateway, {"id": "b1", "user": "u2", "text": f"/continue {code}"})
-        assert "not good" in receiver.texts(1)[0]
+        assert "wrong or has expired" in receiver.texts(1)[0]
         code = ask(api, gateway, ANN, "/handover").split()[-1]
         post(gateway, {"id": "a1", "user": "u1", "text": f"/continue {code}"})
         assert "We go on here" in receiver.texts(2)[1]

@@ -32,7 +32,7 @@ def test_commands_that_make_no_sense_here_say_what_would(home: Path, api: BotApi
         assert "no other conversation to continue" in ask(api, gateway, ANN, "/continue")
         assert "/memory forget NUMBER" in ask(api, gateway, ANN, "/memory forget seven")
         assert "/forget me removes everything" in ask(api, gateway, ANN, "/forget it")
-        assert "this code is not good" in ask(api, gateway, ANN, "/forget me 123456")
+        assert "this code is wrong or has expired" in ask(api, gateway, ANN, "/forget me 123456")
         assert "already that of ann" in ask(api, gateway, ANN, "/pair 123456")
 
 
@@ -67,7 +67,7 @@ def test_a_message_waits_until_it_can_be_answered(home: Path, api: BotApi, caplo
     with running(home, open_agent=open_agent) as gateway:
         assert ask(api, gateway, ANN, "hello") == "Understood."
     assert len(opened) == 2
-    assert "waits: the disk is full" in caplog.text
+    assert "will be tried again: the disk is full" in caplog.text
 
 
 @pytest.mark.proves("gateway.status")
@@ -121,7 +121,7 @@ def test_the_owner_cannot_be_forgotten_from_a_chat(home: Path, api: BotApi) -> N
     prepare(home, api)
     (home / "config.yaml").write_text((home / "config.yaml").read_text().replace("'22': bob", "'22': owner"))
     with running(home) as gateway:
-        assert "you run this home, so it cannot be forgotten" in ask(api, gateway, 22, "/forget me")
+        assert "you run this home, so it cannot be removed from a chat" in ask(api, gateway, 22, "/forget me")
 
 
 @pytest.mark.proves("gateway.once")

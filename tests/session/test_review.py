@@ -85,7 +85,7 @@ def test_only_memory_and_skills_run_in_a_review(home: Path) -> None:
     agent, model = chat(home, ["Noted.", Reply(calls=calls), "done"], tools=[RunCommand()])
     results = [json.loads(each["content"]) for each in model.requests[2].messages if each["role"] == "tool"]
     assert [each["success"] for each in results] == [False, False, True]
-    assert "nobody is there to agree" in results[0]["error"]
+    assert "nobody can be asked" in results[0]["error"]
     assert ran == []
     assert (home / "skills" / "brew" / "SKILL.md").exists()
     agent.close()

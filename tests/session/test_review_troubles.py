@@ -76,7 +76,7 @@ def test_a_review_of_skills_where_memory_is_not_offered_cannot_write_memory(home
     agent, model = chat(home, steps, toolsets=["skills"])
     results = [json.loads(each["content"]) for each in model.requests[3].messages if each["role"] == "tool"]
     assert [each["success"] for each in results[1:]] == [False, True]
-    assert "nobody is there to agree" in results[1]["error"]
+    assert "nobody can be asked" in results[1]["error"]
     agent.close()
 
 

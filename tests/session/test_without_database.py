@@ -134,7 +134,7 @@ def stored_reading(home: Path, session_id: str) -> list[str]:
 def test_a_session_that_opens_and_closes_during_a_lock_is_stored_by_the_next_one(quick: Path) -> None:
     with locked(quick):
         with MemorySession.open(quick, title="Urgent", model="m") as session:
-            assert "stored when it is free" in told(session)
+            assert "until it is free" in told(session)
             turn(session, "Remember the heron.")
             session.call_tool("memory", {"action": "add", "target": "memory", "content": "Likes herons."})
             session.finish_turn("Done.")
@@ -219,7 +219,7 @@ def test_undo_rename_and_compaction_work_during_a_lock(quick: Path) -> None:
             assert session.undo() == "said during the lock"
             assert session.undo() == "forget this"
             session.rename("Renamed")
-            with pytest.raises(StorageError, match="cannot branch"):
+            with pytest.raises(StorageError, match="cannot be branched"):
                 session.branch()
             for number in range(12):
                 turn(session, f"number {number} " + "word " * 300, "answer " * 300)
@@ -347,7 +347,7 @@ def test_the_chat_goes_on_through_a_lock_and_over_a_damaged_file(home: Path) -> 
         terminal.wait_for("new conversation")
         with locked(home):
             terminal.say("during the lock")
-            terminal.wait_for("keeps state.db locked")
+            terminal.wait_for("has state.db locked")
             terminal.wait_for_prompt()
         terminal.say("after the lock")
         terminal.wait_for("2 messages of this conversation stored")
@@ -371,7 +371,7 @@ def test_one_question_is_answered_and_the_notice_goes_to_standard_error(home: Pa
     with locked(home):
         ran = hermes("-q", "during the lock")
         assert (ran.code, ran.out) == (0, "Understood.\n")
-        assert "another program keeps state.db locked" in ran.err
+        assert "another program has state.db locked" in ran.err
         assert "during the lock" not in hermes("sessions", "list").out
         assert "first words" in hermes("sessions", "list").out.lower()  # reading does not need the lock
     overwrite(home, "not a database")
@@ -390,7 +390,7 @@ def test_the_gateway_answers_with_a_notice(home: Path) -> None:
             with locked(ann):
                 told = gateway_home.ask(api, gateway, gateway_home.ANN, "during the lock")
             assert "Understood." in told
-            assert "keeps state.db locked" in told
+            assert "has state.db locked" in told
             assert "2 messages" in gateway_home.ask(api, gateway, gateway_home.ANN, "after the lock")
         overwrite(ann, "not a database")
         with gateway_home.running(home) as gateway:

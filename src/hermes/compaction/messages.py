@@ -87,7 +87,7 @@ def excerpt(text: str, limit: int) -> str:
 
 
 def find_folded(text: str, wanted: str) -> int:
-    """Where the wanted text stands, in whatever case; -1 when it does not."""
+    """The position of the wanted text in any case; -1 when it is not there."""
     folded = text.casefold()
     place = folded.find(wanted.casefold())
     if place <= 0 or len(folded) == len(text):

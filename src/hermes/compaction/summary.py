@@ -321,7 +321,7 @@ def extract(
     room: int,
     previous: str = "",
 ) -> str:
-    """What the messages were about in about `room` tokens; `previous`, the summary before, stands first."""
+    """What the messages were about in about `room` tokens; `previous`, the earlier summary, comes first."""
     earlier = _earlier(previous, room // 2)
     room -= estimate(earlier) if earlier else 0
     lines = _sections(messages, ids, facts)
@@ -355,7 +355,7 @@ def _sections(
 
 
 class _Call(NamedTuple):
-    """A call, what came of it, and where that stands."""
+    """A call, its outcome, and the position of that message."""
 
     tool: str
     arguments: str

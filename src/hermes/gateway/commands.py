@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, SettingsError, WriteRefused
@@ -14,7 +13,7 @@ from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore, usage
 from hermes.operations.forget import finish_removals, forget, rehearse
 from hermes.session.approvals import PendingWrites, described, waiting_in_words
-from hermes.session.external import chosen_providers, leave_for_providers
+from hermes.session.external import store_beside
 from hermes.session.parts import open_past
 from hermes.settings.config import load_settings
 from hermes.settings.people import OWNER
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from hermes.gateway.directory import Directory
     from hermes.gateway.ledger import Entry, Ledger
     from hermes.gateway.platforms.base import Buttons
-    from hermes.memory.store import Written
 
 STOP = "/stop"
 _PRIVATE = frozenset({"/handover", "/continue", "/forget"})  # of one person; the rest is the group's own in a group
@@ -109,7 +107,8 @@ class Commands:
         return "\n".join(lines)
 
     def memory(self, entry: Entry, rest: str) -> str:
-        store = MemoryStore.open(self._directory.people.home_of(entry.person))
+        home = self._directory.people.home_of(entry.person)
+        store = store_beside(home, load_settings(home), platform=entry.message.platform)
         numbered = [(target, text) for target in store.targets for text in store.entries(target)]
         word, _, number = rest.partition(" ")
         if word == "forget":
@@ -166,13 +165,6 @@ class Commands:
         home = self._directory.people.home_of(entry.person)
         return PendingWrites(home, platform=entry.message.platform)
 
-    def _mirror(self, entry: Entry) -> Callable[[Written], None]:
-        """Leaves a change of memory for the person's external memory, which hears of it with the next conversation."""
-        home = self._directory.people.home_of(entry.person)
-        return partial(
-            leave_for_providers, home, chosen_providers(load_settings(home)), platform=entry.message.platform
-        )
-
     def _forget_one(self, entry: Entry, store: MemoryStore, numbered: list[tuple[str, str]], number: str) -> str:
         note = f"gateway message {entry.message.platform} {entry.message.update}"
         if entry.attempts:  # a process that died may have done it; the same number is another entry by now
@@ -183,7 +175,6 @@ class Commands:
         if not number.isdecimal() or not 0 < int(number) <= len(numbered):
             raise NotFound("say which one: /memory forget NUMBER, with a number from /memory")
         target, text = numbered[int(number) - 1]
-        store.watch(self._mirror(entry))
         store.remove(target, text, cause=Cause(origin="user", note=note), whole=True)
         return f"Forgotten: {text}"
 
@@ -198,7 +189,7 @@ class Commands:
         if code:
             person, session = self._directory.check(HAND_OVER, code, at=entry.received) or ("", "")
             if person != entry.person:  # somebody else's code is no code
-                raise NotFound("this code is not good (any more); /handover in the other chat makes one")
+                raise NotFound("this code is wrong or has expired; send /handover in the other chat to get a new one")
         else:
             session = self._latest_other(entry)
         self._conversations.hand_over(entry, session)
@@ -213,7 +204,7 @@ class Commands:
         people, person = self._directory.people, entry.person
         if person == OWNER:
             raise NotFound(
-                "you run this home, so it cannot be forgotten from here; `hermes memory reset` empties memory"
+                "you run this home, so it cannot be removed from a chat; `hermes memory reset` empties memory"
             )
         if not code:
             plan = rehearse(people, person)
@@ -224,7 +215,9 @@ class Commands:
                 f"If you mean it, send within 10 minutes:\n/forget me {made}"
             )
         if (self._directory.check(FORGET, code, at=entry.received) or ("", ""))[0] != person:
-            raise NotFound("this code is not good (any more); nothing was removed. /forget me gives a new one")
+            raise NotFound(
+                "this code is wrong or has expired, so nothing was removed; send /forget me to get a new one"
+            )
         return self._forget(entry)
 
     def _forget(self, entry: Entry) -> str:
@@ -286,7 +279,7 @@ def in_a_block(text: str) -> str:
 
 
 def _unknown(name: str, rest: str) -> str | None:
-    """What to say to a command that there is none of; None for a text that only begins with a slash."""
+    """The answer to an unknown command; None for a text that only begins with a slash."""
     if not _LIKE_A_COMMAND.fullmatch(name) or (rest and _FOLDER.fullmatch(name)):
         return None
     known = [each for each, (told, _) in _COMMANDS.items() if told]

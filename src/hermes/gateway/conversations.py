@@ -132,7 +132,7 @@ class OpenChat:
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.lock = threading.Lock()
-        self.closed = False  # somebody who waited for the lock must look for another opened
+        self.closed = False  # whoever waited for the lock must look for the new one
 
     def close(self, seconds: float = _CLOSE_SECONDS) -> bool:
         """Ends the session when its answer is finished; False when that takes too long."""
@@ -143,7 +143,7 @@ class OpenChat:
                 self.closed = True
                 self.agent.close()
         except HermesError as error:  # such as a home that was removed: nothing is left to save
-            _LOG.warning("a conversation could not be closed in order: %s", error)
+            _LOG.warning("a conversation could not be closed cleanly: %s", error)
         finally:
             self.lock.release()
         return True
@@ -200,7 +200,7 @@ class Conversations:
         return True
 
     def start_over(self, entry: Entry, why: str) -> None:
-        """Ends the conversation of a chat and begins a new one; providers hear of it."""
+        """Ends the conversation of a chat and begins a new one; providers are notified."""
         chat = self._ledger.chat(entry.chat_key)
         with self._lock:
             old = self._chats.pop(entry.chat_key, None)
@@ -225,7 +225,7 @@ class Conversations:
         self._ledger.move(session, here)
 
     def close_chat(self, key: str, seconds: float = _CLOSE_SECONDS) -> bool:
-        """Closes what is open of a chat: its note is written, its providers are told. False while it is answering."""
+        """Closes the session of a chat, with its note and its providers. False while an answer is being written."""
         with self._lock:
             opened = self._chats.get(key)
         if opened is None:
@@ -256,7 +256,7 @@ class Conversations:
             self.close_chat(key)
 
     def _locked(self, entry: Entry, session: str) -> OpenChat:
-        """The open opened of a chat, in the hands of this thread."""
+        """Returns the open session of a chat, locked by this thread."""
         while True:
             opened = self._find_or_open(entry, session)
             opened.lock.acquire()

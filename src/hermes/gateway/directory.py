@@ -77,10 +77,12 @@ class Directory:
                 "DELETE FROM links WHERE platform = ? AND user = ? RETURNING person", (platform, user)
             ).fetchall()
         if not gone:
-            raise NotFound(f"{platform} account {user[:100]!r} is not paired; `hermes gateway people` lists who is")
+            raise NotFound(
+                f"{platform} account {user[:100]!r} is not paired; `hermes gateway people` lists paired accounts"
+            )
 
     def pair(self, code: str, platform: str, user: str) -> str:
-        """Makes the account that of the code's person; "" when the code is not good."""
+        """Makes the account that of the code's person; "" when the code is wrong or has expired."""
         person, _ = self.redeem(PAIR, code) or ("", "")
         if person and self.knows(person):
             self.link(platform, user, person)

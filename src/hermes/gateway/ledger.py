@@ -1,4 +1,4 @@
-"""What the gateway must not forget: messages that came in, answers that have to go out, and where each chat stands.
+"""What the gateway must not forget: messages that came in, answers to send, and the conversation of each chat.
 
 A message is `new` when it is stored, `running` when a turn for it may have begun, `answered` when its answer is stored,
 and `done` when the answer is delivered; its text is erased then. Each step is one durable transaction, so that a
@@ -168,7 +168,7 @@ class Ledger:
             connection.execute("UPDATE inbox SET attempts = attempts + 1 WHERE id = ?", (number,))
 
     def drafted(self, number: int, sent: str) -> None:
-        """Something stands in the chat already, and will become the answer."""
+        """Notes the message that is already in the chat and will become the answer."""
         with self.database.writing() as connection:
             connection.execute("UPDATE inbox SET draft = ? WHERE id = ?", (sent, number))
 
@@ -253,7 +253,7 @@ class Ledger:
         return Chat(key=row[0], person=row[1], session=row[2], active=row[3]) if row else None
 
     def chats(self, person: str = "") -> list[Chat]:
-        """Where each chat stands, the most recent first."""
+        """All chats with their sessions, the most recent first."""
         rows = self.database.rows(
             "SELECT lane, person, session, active FROM chats WHERE ? IN ('', person) ORDER BY active DESC", (person,)
         )

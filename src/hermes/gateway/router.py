@@ -75,9 +75,9 @@ class Router:
                 entry = self._ledger.entry(number)
             return None if entry is None or entry.state == DONE else self._deliver(entry)
         except HermesError as error:  # our own files cannot be read or written: nothing is lost, it is tried again
-            _LOG.error("message %s waits: %s", number, error)
+            _LOG.error("message %s will be tried again: %s", number, error)
         except Exception:  # noqa: BLE001 - a platform is other people's code, and its chat must go on
-            _LOG.exception("message %s waits", number)
+            _LOG.exception("message %s will be tried again", number)
         return self._pause(number)
 
     # --- the answer --------------------------------------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Router:
         try:
             text, outcome, session = self._reply(entry)
         except ModelError as error:
-            _LOG.warning("message %s found no model: %s", entry.id, error)
+            _LOG.warning("no model is available for message %s: %s", entry.id, error)
             text, outcome = _sorry(error, entry), "model failed"
         except StorageError:
             raise  # a lock or a full disk: the turn is tried again, and goes on where it was
@@ -152,7 +152,7 @@ class Router:
         try:
             end = _follow(events, show, notices)
         except ModelError as error:
-            _LOG.warning("message %s got no answer from the model: %s", entry.id, error)
+            _LOG.warning("the model did not answer message %s: %s", entry.id, error)
             reply, outcome = _sorry(error, entry), "model failed"
         else:
             reply = f"{end.reply} {_STOPPED}".strip() if end.reason == "interrupted" else end.reply
@@ -175,7 +175,7 @@ class Router:
                     platform.send(entry.message, piece.text, delivery=f"{entry.message.update}.{piece.number}")
                 self._ledger.delivered(entry.id, piece.number)
         except Later as error:
-            _LOG.warning("the answer to message %s waits: %s", entry.id, error)
+            _LOG.warning("the answer to message %s will be sent later: %s", entry.id, error)
             return error.seconds or self._pause(entry.id)
         except Never as error:  # blocked, left, deleted: nobody is there to read it
             _LOG.warning("the answer to message %s cannot be delivered: %s", entry.id, error)

@@ -139,14 +139,19 @@ class Gateway:
     def start(self) -> None:
         finish_removals(self.home)
         left = self.receiver.resume()
-        _LOG.info("gateway of %s: %s; %s messages left from before", self.home.path, ", ".join(self.platforms), left)
+        _LOG.info(
+            "gateway of %s: %s; %s unanswered messages from the last run",
+            self.home.path,
+            ", ".join(self.platforms),
+            left,
+        )
         if any(each.is_called for each in self.platforms.values()):
             from hermes.gateway.webhooks import webhook_server  # needs the extra `server`
 
             host = self.settings.text("gateway.host")
             self.webhooks = webhook_server(self.platforms, self.receiver, host=host, port=self._port)
             self.webhooks.start()
-            _LOG.info("webhooks are taken at http://%s:%s", host, self.webhooks.port)
+            _LOG.info("listening for webhooks at http://%s:%s", host, self.webhooks.port)
         self.monitor.start()
         for name, platform in self.platforms.items():
             thread = threading.Thread(
@@ -212,7 +217,7 @@ class Gateway:
             try:
                 sent += self._remind(chat.person, place)
             except (HermesError, Later, Never) as error:
-                _LOG.warning("reminders of %s wait: %s", chat.person, error)
+                _LOG.warning("reminders of %s could not be sent and will be tried again: %s", chat.person, error)
         return sent
 
     def _remind(self, person: str, place: Incoming) -> int:
@@ -245,7 +250,7 @@ class Gateway:
                 try:
                     self.conversations.close_finished(self.directory.knows)
                 except HermesError as error:
-                    _LOG.warning("conversations that are over could not be closed: %s", error)
+                    _LOG.warning("finished conversations could not be closed: %s", error)
                 self.remind()
 
     def _write_status(self, *, running: bool = True) -> None:
@@ -261,7 +266,7 @@ def _locked_folder(home: Home) -> tuple[Folder, FileLock]:
     lock = FileLock(folder, LOCK, timeout=0)
     if not lock.try_to_take():
         folder.close()
-        raise SettingsError("a gateway runs for this home already; `hermes gateway status` shows it")
+        raise SettingsError("a gateway is already running for this home; see `hermes gateway status`")
     return folder, lock
 
 
@@ -550,4 +555,4 @@ class Receiver:
             text = _NO_ACCESS.format(user=stranger.user)
             self._platforms[stranger.platform].send(stranger, text, delivery=f"stranger.{stranger.update}")
         except (Later, Never) as error:
-            _LOG.warning("a stranger could not be told how to get access: %s", error)
+            _LOG.warning("could not tell a stranger how to get access: %s", error)

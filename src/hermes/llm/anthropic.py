@@ -227,7 +227,7 @@ class Anthropic(HttpModel):
     def body(
         self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS
     ) -> bytes:
-        """Everything that stays the same stands before the messages, so each request begins with the one before it."""
+        """Everything that stays the same comes before the messages, so each request begins with the one before it."""
         messages, notes = self._apart(messages, wishes.get("announcements") or {})
         points = cache_points(messages, ttl=self.endpoint.cache_ttl) if self.endpoint.cache_points else {}
         if points and len(points) < ROLLING and tools:

@@ -535,7 +535,7 @@ class HttpModel:
                 return
 
     def _encode(self, message: Message) -> bytes:
-        """One message as it stands on the wire."""
+        """One message as it is sent."""
         raise NotImplementedError
 
     def _once(self, body: bytes, headers: dict[str, str], cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:

@@ -69,7 +69,7 @@ def _ended(text: str, end: Finished, known: Collection[str]) -> Iterator[ModelEv
 
 
 def find_calls(text: str, known: Collection[str]) -> list[tuple[str, dict[str, Any]]]:
-    """The calls a text consists of; none when anything else stands in it, or a tool nobody has."""
+    """The calls a text consists of; none when it holds anything else, or names an unknown tool."""
     rest = _WRAPPING.sub("", text.strip())
     found: list[tuple[str, dict[str, Any]]] = []
     while rest:

@@ -36,7 +36,7 @@ class OpenAICompatible(HttpModel):
     def body(
         self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS
     ) -> bytes:
-        """Everything that stays the same stands before the messages, so each request begins with the one before it."""
+        """Everything that stays the same comes before the messages, so each request begins with the one before it."""
         first = self._encode({"role": "system", "content": system}) if system else b""
         if not self.endpoint.cache_points:
             comma = b"," if first and messages else b""

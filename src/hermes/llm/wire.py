@@ -45,7 +45,7 @@ class WireLog:
         return text
 
     def parts(self, messages: Sequence[Message], instead: Mapping[int, Message]) -> list[bytes]:
-        """The bytes of each message; those at the positions of `instead` are encoded from what stands there."""
+        """The bytes of each message; those at the positions of `instead` are encoded from what is given there."""
         before, known = self._last
         if _extends(messages, before):
             found = known + [self._bytes(message) for message in messages[len(before) :]]

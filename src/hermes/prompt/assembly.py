@@ -407,7 +407,7 @@ class PromptInputs:
     skip_context_files: bool = False
     skip_memory: bool = False
     is_trusted: Callable[[str], bool] = lambda _path: False  # whether the person trusts what lies there
-    vouched: bool = False  # whether the host stands for the system message
+    vouched: bool = False  # whether the host vouches for the system message
     outside_skills: tuple[str, ...] = ()  # of the index, those that others wrote
     imported: tuple[str, ...] = ()  # entries of memory that nobody has looked at
 

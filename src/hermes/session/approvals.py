@@ -19,9 +19,8 @@ from hermes.base.values import value
 from hermes.memory.approval import SKILL_TOOL, SKILLS, Approvals
 from hermes.memory.reminders import Reminders, understood
 from hermes.memory.rules import RuleBook
-from hermes.memory.store import MemoryStore
 from hermes.safety.trust import SINKS, TurnContext
-from hermes.session.external import chosen_providers, leave_for_providers
+from hermes.session.external import store_beside
 from hermes.session.parts import SessionOptions, open_parts
 from hermes.settings.config import load_settings
 from hermes.settings.trust import TrustedFolders
@@ -101,9 +100,7 @@ class PendingWrites:
             self._memory.reject(pending_id)
             return Approved(pending=pending, message=f"Kept as {counted(len(kept), 'reminder')}.")
         settings = load_settings(self._home)
-        store = MemoryStore.open(self._home, settings=settings, project=pending.project)
-        if names := chosen_providers(settings):
-            store.watch(lambda written: leave_for_providers(self._home, names, written, platform=self._platform))
+        store = store_beside(self._home, settings, platform=self._platform, project=pending.project)
         written = self._memory.approve(pending_id, store, lambda call: carry_out(self._home, call))
         return Approved(pending=pending, message=written.message, written=written if pending.call is None else None)
 

@@ -149,7 +149,7 @@ class EngineHost:
             self.start()
 
     def close(self) -> None:
-        """The session ends: an engine that was used hears of it, after the providers."""
+        """Tells an engine that was used that the session ends, after the providers."""
         if self._engine is not None:
             self.call(self._engine.on_session_end, self._host.id, self._host.context.said())
 
@@ -477,7 +477,7 @@ class Compactor:
         cut: Cut | None = None,
         fewer: bool = False,
     ) -> Compacted | None:
-        """Compacts, or says in a notice why not; StorageError when another process is at it.
+        """Compacts, or says in a notice why not; StorageError when another process is compacting it.
 
         With `fewer` it is the number of messages that has to become smaller, not their size.
         """

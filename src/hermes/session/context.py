@@ -67,7 +67,7 @@ class Request:
     announcements: Mapping[int, str] = field(default_factory=dict)
 
     def text_only(self) -> Request:
-        """The same for a model without vision: a short placeholder stands for each image."""
+        """The same for a model without vision: a short placeholder replaces each image."""
         return replace(self, messages=[dict(text_only(message)) for message in self.messages])
 
 
@@ -293,7 +293,7 @@ def in_tool_order(stored: Iterable[Numbered]) -> list[Numbered]:
     arranged: list[Numbered] = []
     for at, (number, message) in enumerate(given):
         if message["role"] == "tool":
-            continue  # it stands behind its call, or its call is lost
+            continue  # it follows its call, or its call is lost
         results = _results(given, at, placed)
         placed.update(results.values())
         arranged.append((number, message if at == last else _answered(message, results)))
@@ -709,7 +709,7 @@ def _with_images(
 
 
 class Boundary(Protocol):
-    """What external memory is told at a compaction; the provider manager has these methods."""
+    """What compaction tells external memory; the provider manager has these methods."""
 
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str: ...
     def on_session_end(self, messages: list[dict[str, Any]]) -> None: ...

@@ -102,11 +102,13 @@ class CurationLog:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """One run at a time; a second one is told who has the lock."""
+        """Allows one run at a time; a second one gets LockTimeout."""
         with self._documents.create() as folder:
             lease = folder.lease(_LOCK, seconds=_LONGEST_RUN)
             if not lease.take():
-                raise LockTimeout(f"{folder.join(_LOCK)}: another run of the curator is at it; wait for it to end")
+                raise LockTimeout(
+                    f"{folder.join(_LOCK)}: another run of the curator is in progress; try again when it has finished"
+                )
             try:
                 yield
             finally:
@@ -224,7 +226,7 @@ class Curator:
         with self.log.alone():
             run = self.log.find(run_id)
             if run["undone_by"] or run.get("undoes"):
-                raise WriteRefused(f"run {run['id']} was undone already, or is not a run", kind="undo")
+                raise WriteRefused(f"run {run['id']} was already undone, or is itself an undo", kind="undo")
             cause = Cause(origin="user", note=f"undo of run {run['id']}")
             written = [self._memory.undo(change_id, cause=cause) for change_id in reversed(run["changes"])]
             undone = [each.change.id for each in written if each.change]

@@ -148,7 +148,7 @@ def summarisers(
     seconds = settings.number("auxiliary.compression.timeout")
     try:
         own = helper_model(settings, "compression", own_only=True)
-    except HermesError:  # nobody serves it now; the main model or the extract stands in
+    except HermesError:  # it cannot be reached now; the main model or an extract is used instead
         own = None
     if own is not None:
         given |= {"summarise": _asking(own, seconds, renew, budget), "summary_context_length": own.context_length}

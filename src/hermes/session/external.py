@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError
 from hermes.base.telemetry import recall_span
+from hermes.memory.store import MemoryStore
 from hermes.settings.config import documents_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hermes.base.values import Notices
-    from hermes.memory.store import MemoryStore, Written
+    from hermes.memory.store import Written
     from hermes.providers.base import MemoryProvider
     from hermes.providers.manager import MemoryManager
     from hermes.settings.config import Settings
@@ -30,7 +31,8 @@ _REVIEW, _CURATOR = "background_review", "curator"
 def told(written: Written, **known: str) -> Iterator[dict[str, Any]]:
     """The calls of `on_memory_write` that stand for a change; `known` is more metadata, empty texts are left out.
 
-    What moves to the archive and back is not forgotten and not new, so nobody hears of it; nor of what a review keeps.
+    An entry that moves to the archive or back is neither forgotten nor new, so providers are not told; nor are they
+    told what a review keeps.
     """
     change = written.change
     if change is None or change.action == "restore" or change.cause.origin == _REVIEW:
@@ -66,6 +68,14 @@ def leave_for_providers(home: Home, names: Sequence[str], written: Written, *, u
         outbox = Outbox(documents_of(home), name, user=user)
         for call in calls:
             outbox.put("on_memory_write", call)
+
+
+def store_beside(home: Home, settings: Settings, *, platform: str, project: str = "") -> MemoryStore:
+    """Curated memory for a change outside of a conversation; the person's providers get it with the next one."""
+    store = MemoryStore.open(home, settings=settings, project=project)
+    if names := chosen_providers(settings):
+        store.watch(lambda written: leave_for_providers(home, names, written, platform=platform))
+    return store
 
 
 _WORKSPACE = "hermes"  # the name that providers for hermes-agent get; what runs beside it is another workspace
@@ -174,7 +184,7 @@ class External:
         self._untold = True
 
     def mirror(self, written: Written) -> None:
-        """A change of curated memory took effect: each entry that changed is told, with what it was before."""
+        """Passes a change of curated memory on to the providers: each entry with what it was before."""
         names = chosen_providers(self._settings)
         if self.manager is None and not names:
             return

@@ -36,12 +36,10 @@ if TYPE_CHECKING:
     from hermes.tools.memory import MemoryTool
 
     Ask = Callable[[str, str], str]
-    from datetime import date
-
     from hermes.base.events import Usage
     from hermes.session.compaction import Compactor
     from hermes.session.models import Helper
-    from hermes.session.parts import SessionParts
+    from hermes.session.parts import SessionOptions, SessionParts
     from hermes.storage.records import StoredMessage
 
 VERBATIM = 24  # newest messages another model sees whole
@@ -249,7 +247,7 @@ def take_back(database: SessionDB, session_id: str) -> tuple[str, list[StoredMes
     if asked is not None and first_id(spoken[asked]) not in map(first_id, context):
         raise NotFound(
             "the last exchange was compacted, and a summary cannot be undone: "
-            f"`hermes sessions restore {session_id}` makes a conversation in which it can"
+            f"`hermes sessions restore {session_id}` makes a copy of the conversation in which it can"
         )
     if place is None:
         raise NotFound("there is nothing to undo in this conversation")
@@ -385,7 +383,7 @@ CLOSED = "agent_close"
 
 
 def end(parts: SessionParts, session_id: str, compactor: Compactor | None, said: list[dict[str, Any]]) -> None:
-    """Closes a session in the documents' order: providers hear of the end and shut down, then the engine hears."""
+    """Closes a session in the documents' order: ends and shuts down the providers, then tells the engine."""
     parts.external.close(said)
     if compactor is not None:
         compactor.close()
@@ -400,37 +398,39 @@ def end(parts: SessionParts, session_id: str, compactor: Compactor | None, said:
 
 @value
 class About:
-    """What is known of a new session; `parent` is the session that delegates to it."""
+    """What a host says of a session when it opens one."""
 
     source: str
     title: str | None
     model: str
     cwd: str | None
-    parent: str | None
+    system_message: str
+    options: SessionOptions
 
-    def as_told_to_providers(self, identity: Mapping[str, Any] | None) -> dict[str, Any]:
-        """`identity` is what a host knows besides, and better."""
+    def as_told_to_providers(self) -> dict[str, Any]:
+        """What the host knows of the chat comes last, for it knows better."""
+        parent = self.options.parent
         return {
             "platform": self.source,
             "session_title": self.title,
             "cwd": self.cwd,
-            "agent_context": "subagent" if self.parent else "primary",
-            "parent_session_id": self.parent,
-            **(identity or {}),
+            "agent_context": "subagent" if parent else "primary",
+            "parent_session_id": parent,
+            **(self.options.identity or {}),
+        }
+
+    def prompt_inputs(self) -> dict[str, Any]:
+        """What the host wants of the prompt; stored, because a compaction builds it again."""
+        return {
+            "system_message": self.system_message,
+            "skip_memory": self.options.skip_memory,
+            "skip_context_files": self.options.skip_context_files,
+            "today": self.options.today,
+            "platform": self.source,
         }
 
 
-@value
-class PromptOptions:
-    """What a host wants of the prompt; stored, because a compaction builds it again."""
-
-    system_message: str
-    skip_memory: bool
-    skip_context_files: bool
-    today: date | None
-
-
-def begin(parts: SessionParts, session_id: str, about: About, options: PromptOptions) -> list[StoredMessage]:
+def begin(parts: SessionParts, session_id: str, about: About) -> list[StoredMessage]:
     """Stores the row of a new session, in which nothing was said yet."""
     row: dict[str, Any] = {
         "source": about.source,
@@ -439,9 +439,9 @@ def begin(parts: SessionParts, session_id: str, about: About, options: PromptOpt
         "model": about.model or None,
         "cwd": about.cwd,
         "project": parts.project or None,
-        "parent_session_id": about.parent,
-        "kind": "delegate" if about.parent else None,
-        **_prompt_and_tools(parts, about, options),
+        "parent_session_id": about.options.parent,
+        "kind": "delegate" if about.options.parent else None,
+        **_prompt_and_tools(parts, about),
     }
     try:
         _create(parts, row)
@@ -449,7 +449,7 @@ def begin(parts: SessionParts, session_id: str, about: About, options: PromptOpt
         spare = parts.storage.fall_back(error)
         known = {"parent_session_id": None, "kind": None}  # the session above is not in the spare database
         _create(parts, row | known)
-        spare.begun(session_id, parent=about.parent)
+        spare.begun(session_id, parent=about.options.parent)
         parts.notices.add("storage", spare.in_words())
     return []
 
@@ -460,14 +460,12 @@ def _create(parts: SessionParts, row: Mapping[str, Any]) -> None:
         parts.storage.mark_open(row["session_id"])
 
 
-def go_on(parts: SessionParts, session_id: str, about: About, options: PromptOptions) -> list[StoredMessage]:
+def go_on(parts: SessionParts, session_id: str, about: About) -> list[StoredMessage]:
     """What the model knows of a session that is resumed; one that was not begun here gets a prompt and tools now."""
-    from hermes.conversations.context import Contexts
-
     database = parts.storage.readable
     added: dict[str, Any] = {}
     if "tools" not in database.session_details(session_id):
-        added = _prompt_and_tools(parts, about, options)
+        added = _prompt_and_tools(parts, about)
     try:
         parts.storage.mark_open(session_id)
         if added:
@@ -485,9 +483,9 @@ def go_on(parts: SessionParts, session_id: str, about: About, options: PromptOpt
         return Contexts(spare.db).live(session_id)
 
 
-def _prompt_and_tools(parts: SessionParts, about: About, options: PromptOptions) -> dict[str, Any]:
+def _prompt_and_tools(parts: SessionParts, about: About) -> dict[str, Any]:
     """The prompt and the tools of a session, which stay as they are, and what it takes to build the prompt again."""
-    inputs = {**vars(options), "platform": about.source}
+    inputs, today = about.prompt_inputs(), about.options.today
     prompt = parts.build_prompt(model=about.model, cwd=about.cwd, **inputs)
     for notice in prompt.notices:
         parts.notices.add("context", notice)
@@ -497,5 +495,5 @@ def _prompt_and_tools(parts: SessionParts, about: About, options: PromptOptions)
         "prompt_outside": outside_as_dicts(prompt.outside),
         "tools": parts.toolbox.schemas(),
         "announced": MemoryUpdates(parts.store, "").seen,
-        "prompt_inputs": {**inputs, "today": options.today.isoformat() if options.today else None},
+        "prompt_inputs": {**inputs, "today": today.isoformat() if today else None},
     }

@@ -74,20 +74,23 @@ def helper(
     main: Model | None = None,
     own_only: bool = False,
     budget: Background | None = None,
+    seconds: float | None = None,
+    counted_as: str = "",
 ) -> Helper | None:
     """The model of a background task as a function; an answer that takes longer than its time-out is an error.
 
-    With a `budget` each call is counted, and refused (ModelError) when the budget of the day is spent.
+    `seconds` is another time-out than that of the settings, `counted_as` another name for the task. With a `budget`
+    each call is counted, and refused (ModelError) when the budget of the day is spent.
     """
     model = helper_model(settings, task, main=main, own_only=own_only)
     if model is None:
         return None
-    seconds = settings.number(f"auxiliary.{task}.timeout")
+    limit = settings.number(f"auxiliary.{task}.timeout") if seconds is None else seconds
     language = settings.text(f"auxiliary.{task}.language")
 
     def ask(system: str, text: str) -> str:
         wanted = f"{system}\n\nWrite in this language: {language}" if language else system
-        return answer(model, wanted, text, seconds, task=task, budget=budget)
+        return answer(model, wanted, text, limit, task=counted_as or task, budget=budget)
 
     return ask
 
@@ -110,7 +113,7 @@ def answer(
     from hermes.base.events import Finished, Retrying
 
     if budget is not None and limited and (why := budget.why_not(estimate(system) + estimate(text), task)):
-        raise ModelError(f"{why}; it continues tomorrow")
+        raise ModelError(f"{why}; background work continues tomorrow")
     end = time.monotonic() + seconds
     asked = model.stream(system, [{"role": "user", "content": text}], cancelled=lambda: time.monotonic() > end)
     try:
@@ -120,7 +123,7 @@ def answer(
             if isinstance(event, Finished):
                 finished = event
     except Interrupted as error:
-        raise ModelUnreachable(f"{model.name} had no answer within {seconds:g} s") from error
+        raise ModelUnreachable(f"{model.name} did not answer within {seconds:g} s") from error
     if budget is not None:
         with suppress(StorageError):  # an answer that was paid for is not lost because it cannot be counted
             budget.count(task, finished.usage, finished.model or model.name)
@@ -165,7 +168,7 @@ def _embedded(settings: Settings, name: str) -> Model | None:
 
 
 def _script(settings: Settings, name: str) -> str:
-    """The script file a name stands for: `scripted:FILE`, or any name while model.provider is scripted."""
+    """The script file that a name means: `scripted:FILE`, or any name while model.provider is scripted."""
     kind, colon, path = name.partition(":")
     if colon and kind == SCRIPTED:
         return _beside(settings, path)

@@ -16,7 +16,7 @@ from hermes.memory.approval import Approvals
 from hermes.memory.entries import NONE, USE, Cause
 from hermes.memory.store import SWITCHES, MemoryStore, search
 from hermes.session.external import External, ProviderTool
-from hermes.settings.config import conversations_of, load_settings
+from hermes.settings.config import conversations_of, documents_of, load_settings
 from hermes.settings.environment import secret
 from hermes.settings.home import SHARED, UNSAVED, find_home, locate_home
 from hermes.settings.schema import nearest
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
     from hermes.skills.tool import SkillTools
+    from hermes.storage.ports import Documents
     from hermes.tools.context import ContextExpand
     from hermes.tools.registry import Tool
     from hermes.tools.session_search import SessionSearchTool
@@ -119,7 +120,7 @@ _ENDED_FOR_GOOD = frozenset({"compression", "branched"})  # reasons that say wha
 
 
 class SessionStorage:
-    """The database of one session, and what stands in for it while `state.db` cannot be used.
+    """The database of one session, and what replaces it while `state.db` cannot be used.
 
     Without an `owner` nothing is opened until `open` is called. A database that is locked or damaged is the `trouble`;
     with `must_store` it raises. The conversation `is_long_lived` when it outlives this program.
@@ -403,6 +404,10 @@ class SessionParts:
         return self.storage.database
 
     @cached_property
+    def documents(self) -> Documents:
+        return documents_of(self.home, self.settings)
+
+    @cached_property
     def rules(self) -> RulesInForce | None:
         """The person's rules; None when the settings switch them off."""
         if not self.settings.flag("rules.enabled"):
@@ -434,6 +439,9 @@ class SessionParts:
 
     @cached_property
     def memory(self) -> MemoryTool:
+        return self.memory_tool()
+
+    def memory_tool(self) -> MemoryTool:
         return MemoryTool(
             self.store,
             approvals=Approvals(self.home),
@@ -448,9 +456,9 @@ class SessionParts:
         for name in ("skills_list", "skill_view", "skill_manage"):
             ours[name] = lambda name=name: self.skill_tool(name)  # type: ignore[misc]
         ours["session_search"] = self._session_search
-        ours["context_expand"] = self._context_expand
+        ours["context_expand"] = lambda: context_expand_tool(self.home, self.storage.past)
         if self.settings.flag("compression.enabled"):
-            ours["context_compact"] = self._context_compact
+            ours["context_compact"] = _context_compact
         made = {name: make for name, make in ours.items() if is_enabled(name, self.toolsets)} | dict(self.makers)
         for tool in self.extra:
             check_tool(tool)
@@ -609,14 +617,6 @@ class SessionParts:
             project=self.project,
             helpers=search_helpers(self.settings, self._counted_in),
         )
-
-    def _context_expand(self) -> Tool:
-        return context_expand_tool(self.home, self.storage.past)
-
-    def _context_compact(self) -> Tool:
-        from hermes.tools.context import ContextCompact
-
-        return ContextCompact()
 
     def skill_tool(self, name: str) -> Tool:
         from hermes.memory.approval import SKILLS, Approvals
@@ -812,6 +812,12 @@ def context_expand_tool(
     from hermes.tools.context import ContextExpand
 
     return ContextExpand(read)
+
+
+def _context_compact() -> Tool:
+    from hermes.tools.context import ContextCompact
+
+    return ContextCompact()
 
 
 def search_helpers(settings: Settings, database: Database) -> Helpers | None:

@@ -19,10 +19,10 @@ from hermes.conversations.context import COPY, ORDER, RECEIPT, REPLACED_PROMPT, 
 from hermes.conversations.database import Pages
 from hermes.conversations.receipts import INTACT, ReceiptKeys, checked_receipts
 from hermes.memory.entries import NEVER, PIN, RECALL, Cause, is_trusted, key_of, provenance, replay
-from hermes.memory.store import ALL_TARGETS, MemoryStore, entries_in
+from hermes.memory.store import ALL_TARGETS, entries_in
 from hermes.safety.secrets import mask_secrets
 from hermes.session.context import origin_of, wire_message
-from hermes.session.external import chosen_providers, leave_for_providers
+from hermes.session.external import store_beside
 from hermes.settings.config import documents_of, load_settings
 from hermes.settings.home import recorded_project
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hermes.conversations.database import SessionDB
     from hermes.conversations.receipts import Checked
     from hermes.memory.entries import Change
+    from hermes.memory.store import MemoryStore
     from hermes.settings.home import Home
     from hermes.storage.records import StoredMessage
     from hermes.tools.registry import Toolbox
@@ -481,7 +482,7 @@ class Receipts:
             )
         store = self._store(receipt_id)
         if item.text not in (*store.entries(item.target), *(each.entry for each in store.archived(item.target))):
-            raise WriteRefused("that entry was changed or removed since; look at `hermes memory log`", kind="no_match")
+            raise WriteRefused("that entry has since been changed or removed; see `hermes memory log`", kind="no_match")
         return item
 
     def _messages(self, item: ReceiptItem) -> list[int]:
@@ -493,7 +494,7 @@ class Receipts:
             )
         holder = self._db.session_of(item.message_id)
         if holder is None:
-            raise NotFound(f"message {item.message_id} is not there any more")
+            raise NotFound(f"message {item.message_id} no longer exists")
         stored = self._db.messages(holder.id, around=item.message_id, window=0)
         ids = {item.message_id, *(first_id(each) for each in stored if each.id == item.message_id)}
         family, keys = {holder.root}, {holder.key}
@@ -507,15 +508,11 @@ class Receipts:
         return sorted(ids)
 
     def _store(self, receipt_id: str) -> MemoryStore:
-        """Curated memory as the session of the receipt had it; external memory hears of changes."""
+        """Curated memory as the session of the receipt had it; changes are passed on to external memory."""
         if self._given is not None:
             return self._given
-        settings = load_settings(self._home)
         project = recorded_project(self._db.get_session(receipt_id.rpartition(".")[0]).project)
-        store = MemoryStore.open(self._home, settings=settings, project=project)
-        if names := chosen_providers(settings):
-            store.watch(lambda written: leave_for_providers(self._home, names, written, platform="cli"))
-        return store
+        return store_beside(self._home, load_settings(self._home), platform="cli", project=project)
 
 
 def _receipt_in(walked: _Walked) -> str:

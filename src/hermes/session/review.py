@@ -13,6 +13,7 @@ import logging
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,6 @@ from hermes.base.tokens import estimate, estimate_message
 from hermes.conversations.context import Contexts
 from hermes.conversations.database import Opened
 from hermes.conversations.maintenance import Maintenance
-from hermes.memory.approval import Approvals
 from hermes.safety.trust import TurnContext
 from hermes.session.background import CACHED, CURATION, REVIEW, Background
 from hermes.session.context import (
@@ -38,8 +38,7 @@ from hermes.session.context import (
 )
 from hermes.session.lifecycle import transcript
 from hermes.tools.loop import run_turn
-from hermes.tools.memory import MemoryTool
-from hermes.tools.registry import CUT_OFF, Toolbox, failure, to_json
+from hermes.tools.registry import CUT_OFF, TOOLSETS, Toolbox, failure, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     from hermes.llm.client import Model
     from hermes.session.session import MemorySession
     from hermes.settings.config import Settings
-    from hermes.tools.registry import Tool
 
 
 class Fork:
@@ -77,7 +75,7 @@ class Fork:
             result = self._toolbox.call(name, arguments, self._turn)
         else:
             allowed = ", ".join(self._toolbox.names())
-            result = to_json(failure(f"{name} is not available in a review; nobody is there to agree. Use {allowed}"))
+            result = to_json(failure(f"{name} is not available in a review, where nobody can be asked. Use {allowed}"))
         self._messages.append({"role": "tool", "tool_call_id": call_id, "name": name, "content": result})
         return result
 
@@ -221,7 +219,7 @@ class Reviews:
 
     def run(self, model: Model, kinds: frozenset[str], parent: Request, *, same_model: bool = True) -> dict[str, Any]:
         """One review, here and now; its outcome is kept for `hermes status`."""
-        request = parent if same_model else _elsewhere(parent, self._toolbox(kinds))
+        request = parent if same_model else _elsewhere(parent, self._toolbox())
         turn = self._session.turn_context(ORIGIN)
         return self._review(model, kinds, request, turn, cached=same_model)
 
@@ -239,7 +237,7 @@ class Reviews:
             session=session_id, origin=ORIGIN, sources=lambda: sources_in(context, *outside), said=context.of_person
         )
         ReviewCounters(database, session_id).review_began(kinds)
-        return self._review(model, kinds, _elsewhere(parent, self._toolbox(kinds)), turn, cached=False)
+        return self._review(model, kinds, _elsewhere(parent, self._toolbox()), turn, cached=False)
 
     def _review(
         self, model: Model, kinds: frozenset[str], request: Request, turn: TurnContext, *, cached: bool
@@ -258,7 +256,7 @@ class Reviews:
         if why:
             self._budget.done(turn.session)
             return self._keep({**outcome, "status": "skipped", "error": why})
-        fork = Fork(request, prompt, self._toolbox(kinds), turn)
+        fork = Fork(request, prompt, self._toolbox(), turn)
         saved: list[dict[str, Any]] = []
         try:
             events = run_turn(
@@ -303,24 +301,11 @@ class Reviews:
             _LOG.warning("the outcome of a review could not be kept: %s", error)
         return outcome
 
-    def _toolbox(self, kinds: frozenset[str]) -> Toolbox:
+    def _toolbox(self) -> Toolbox:
         session = self._session
         offered = frozenset(session.tool_names)
-        makers: dict[str, Callable[[], Tool]] = {}
-        if MEMORY in kinds or "memory" in offered:
-            makers["memory"] = self._memory
-        for name in ("skills_list", "skill_view", "skill_manage"):
-            makers[name] = lambda name=name: session.skill_tool(name)  # type: ignore[misc]
-        return Toolbox({name: make for name, make in makers.items() if name in offered})
-
-    def _memory(self) -> Tool:
-        settings = self._settings
-        return MemoryTool(
-            self._session.store,
-            approvals=Approvals(self._session.home),
-            approve_all=settings.flag("memory.write_approval"),
-            untrusted=settings.text("memory.untrusted_writes"),
-        )
+        names = ("memory", *TOOLSETS["skills"])
+        return Toolbox({name: partial(session.own_tool, name) for name in names if name in offered})
 
     def _in_background(self, work: Callable[[], object], name: str) -> None:
         def run() -> None:

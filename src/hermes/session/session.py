@@ -58,7 +58,6 @@ from hermes.session.context import (
 from hermes.session.lifecycle import (
     STAGE,
     About,
-    PromptOptions,
     begin,
     branch_off,
     capture_turn,
@@ -71,7 +70,6 @@ from hermes.session.lifecycle import (
 from hermes.session.parts import SessionOptions, open_parts
 from hermes.session.receipts import Receipts, entries_in_prompt, staged_in, written_in
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
-from hermes.settings.config import documents_of
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
 from hermes.storage.ports import OPTIONAL_WAIT
 from hermes.storage.records import new_id
@@ -87,7 +85,6 @@ if TYPE_CHECKING:
     from hermes.memory.rules import Fired, RulesInForce
     from hermes.memory.store import MemoryStore
     from hermes.prompt.assembly import Prompt
-    from hermes.safety.trust import Decision
     from hermes.session.compaction import Compactor
     from hermes.session.context import Boundary
     from hermes.session.parts import SessionKeywords, SessionParts
@@ -108,7 +105,7 @@ _BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 class MemorySession:
     """One conversation with its memory. Besides the calls it has `id`, `system_prompt` and `notices`."""
 
-    # Told of every request; the test-suite checks here that no request moves the prefix of the one before it.
+    # Called with every request; the test suite checks here that no request moves the prefix of the one before it.
     observers: ClassVar[list[Callable[[str, Request], None]]] = []
 
     def __init__(
@@ -144,7 +141,7 @@ class MemorySession:
         self.last_id, self.model = row.last_id, row.model or ""
         self._answered = row.last_active if stored else None
         self.counters = ReviewCounters(parts.database, session_id)
-        self._issuer = Issuer(ReceiptKeys(documents_of(parts.home, parts.settings)), session_id, stored)
+        self._issuer = Issuer(ReceiptKeys(parts.documents), session_id, stored)
         self._prompt_digest = ("", "")  # the prompt it was made from, and the digest
         self._fired: list[dict[str, str]] = []
         self._returned: dict[str, dict[str, Any]] = {}  # results that a host will record, and what is known about them
@@ -188,13 +185,7 @@ class MemorySession:
             tools=tools,
             options=chosen,
         )
-        about = About(source=source, title=title, model=model, cwd=cwd, parent=chosen.parent)
-        prompt = PromptOptions(
-            system_message=system_message,
-            skip_memory=chosen.skip_memory,
-            skip_context_files=chosen.skip_context_files,
-            today=chosen.today,
-        )
+        about = About(source=source, title=title, model=model, cwd=cwd, system_message=system_message, options=chosen)
         before = chosen.follows
         try:
             session_id = _tip(parts, resume) if resume is not None else new_id(time.time())
@@ -202,11 +193,11 @@ class MemorySession:
                 parts.start_external(
                     session_id,
                     owner=chosen.owner,
-                    identity=about.as_told_to_providers(chosen.identity),
+                    identity=about.as_told_to_providers(),
                     handed=chosen.providers,
                     follows=before.external if before is not None else None,
                 )
-            stored = (begin if resume is None else go_on)(parts, session_id, about, prompt)
+            stored = (begin if resume is None else go_on)(parts, session_id, about)
             session = cls(parts, session_id, stored, chosen.prefill, chosen.ask)
             if before is not None:
                 session.external.take_over(
@@ -245,7 +236,8 @@ class MemorySession:
         recalled = "\n\n".join(filter(None, [handed, found]))
         with self._reading_documents():
             announced = self._updates.take()
-            fired, due = self._rules_for_turn(typed), self._due_reminders(typed)
+            fired = self._ask_rules(lambda rules: rules.begin(public_words(typed), self._parts.now()))
+            due = self._due_reminders(typed)
         rules, reminders = shown(fired), reminding(due)
         parts = (build_memory_context_block(recalled), announced, rules, reminders, overlay)
         additions = [part for part in parts if part]
@@ -509,7 +501,7 @@ class MemorySession:
         self._unfinished = False
         began = self._parts.database.session_details(self.id)["announced"]
         self._updates = MemoryUpdates(self._parts.store, self.id, seen_changes(kept, began))
-        self._issuer = Issuer(ReceiptKeys(documents_of(self.home, self.settings)), self.id, kept)
+        self._issuer = Issuer(ReceiptKeys(self._parts.documents), self.id, kept)
         self.external.on_session_switch(self.id, rewound=True, reason="undo")
         return said
 
@@ -520,7 +512,9 @@ class MemorySession:
     def branch(self, title: str | None = None) -> str:
         """The id of a new conversation that begins with this one; open it with `resume`."""
         if self._parts.storage.spare is not None:
-            raise StorageError(f"a conversation cannot branch before it is stored: {self._parts.storage.spare.why}")
+            raise StorageError(
+                f"this conversation cannot be branched until it is stored: {self._parts.storage.spare.why}"
+            )
         return branch_off(self._parts.database, self.id, title)
 
     def rename(self, title: str | None) -> str | None:
@@ -586,7 +580,7 @@ class MemorySession:
     def compact(self, focus: str = "") -> Compacted | None:
         """Compacts because a person asked for it; None when there is nothing to take out, with a notice that says so.
 
-        `focus` is a subject that gets most of the room. LockTimeout when another process is at it.
+        `focus` is a subject that gets most of the room. LockTimeout when another process is compacting it.
         """
         return self.compactor.run("asked", focus=focus, force=True)
 
@@ -678,11 +672,12 @@ class MemorySession:
         """The tools the model of this session was offered."""
         return [str(tool["function"]["name"]) for tool in self._tools]
 
-    def skill_tool(self, name: str) -> Tool:
-        return self._parts.skill_tool(name)
+    def own_tool(self, name: str) -> Tool:
+        """The memory tool or one of the skill tools, for somebody who looks back on the session."""
+        return self._parts.memory_tool() if name == "memory" else self._parts.skill_tool(name)
 
     def snapshot_request(self) -> Request:
-        """The request as it stands now, without private parts, for somebody who will not send it as this session."""
+        """The current request without private parts, for a model other than the one of this session."""
         messages = [*self._prefill, *self.context.to_send(self.database.images.read, to_others=True)]
         return Request(system=self.system_prompt, messages=messages, tools=list(self._tools))
 
@@ -712,7 +707,7 @@ class MemorySession:
             said=self.said,
             private=self._private_texts,
             ask=ask,
-            record=self._keep_decision,
+            record=lambda decision: self._parts.decisions.add(decision, self.id),
         )
 
     def _private_texts(self) -> list[str]:
@@ -801,9 +796,6 @@ class MemorySession:
         known = self.turn_context()
         return TurnContext(**(vars(known) | {"compact": self._compact_range, "rule": rule}))
 
-    def _rules_for_turn(self, typed: str) -> list[Fired]:
-        return self._ask_rules(lambda rules: rules.begin(public_words(typed), self._parts.now()))
-
     def _rules_for_call(self, name: str, arguments: str | Mapping[str, Any] | None) -> list[Fired]:
         """Rules are about what the agent does; what it notes and looks up in its own memory needs no reminder."""
         if any(name in TOOLSETS[own] for own in ("memory", "session_search", "skills", "context", "todo")):
@@ -811,7 +803,7 @@ class MemorySession:
         return self._ask_rules(lambda rules: rules.before_call(name, parsed(arguments), self._parts.now()))
 
     def _ask_rules(self, ask: Callable[[RulesInForce], list[Fired]]) -> list[Fired]:
-        """What the rules say; a document that somebody broke must not stop a turn, so the person is told."""
+        """Asks the rules; a broken rules file must not stop the turn, so it becomes a notice."""
         try:
             fired = ask(self._parts.rules) if self._parts.rules is not None else []
         except StorageError as error:
@@ -826,7 +818,7 @@ class MemorySession:
         """One transaction for all that a turn reads of the person's documents, where they are in a database."""
         with ExitStack() as stack:
             try:
-                stack.enter_context(documents_of(self.home, self.settings).reading())
+                stack.enter_context(self._parts.documents.reading())
             except StorageError:
                 if self._parts.storage.must_store:
                     raise
@@ -872,9 +864,6 @@ class MemorySession:
         calls = (call for message in reversed(self.context.messages) for call in message.get("tool_calls") or ())
         return next((str(call["function"]["name"]) for call in calls if call.get("id") == call_id), "tool")
 
-    def _keep_decision(self, decision: Decision) -> None:
-        self._parts.decisions.add(decision, self.id)
-
     def _capture(self, said: str) -> list[dict[str, Any]]:
         """Keeps the plain statements of a person's message, when the settings want that; returns what came of it."""
         how = self.settings.text("memory.capture")
@@ -894,17 +883,13 @@ class MemorySession:
     def _note_helper(self) -> Callable[[str, str], str] | None:
         """The helper that writes notes; an end is not delayed for longer than a review may delay it."""
         from hermes.session.background import Background
-        from hermes.session.models import answer, helper_model
+        from hermes.session.models import helper
 
+        seconds, budget = self.settings.number("review.close_seconds"), Background(self.database, self.settings)
         try:
-            model = helper_model(self.settings, "compression")
+            return helper(self.settings, "compression", seconds=seconds, budget=budget, counted_as="notes")
         except HermesError:
             return None
-        seconds = self.settings.number("review.close_seconds")
-        budget = Background(self.database, self.settings)
-        if model is None:
-            return None
-        return lambda system, text: answer(model, system, text, seconds, task="notes", budget=budget)
 
     def _compact_range(self, wanted: Mapping[str, str]) -> dict[str, Any]:
         """Puts away what a model no longer needs; see the tool `context_compact`."""
@@ -984,7 +969,7 @@ class MemorySession:
             self._compactor.moved()
 
     def _report_unsaved(self) -> None:
-        """At the close: what is still not in `state.db` stays where it is, and the operator is told."""
+        """At the close, reports a conversation that could not be added to `state.db` yet."""
         spare = self._parts.storage.spare
         if spare is None or spare.is_empty():
             return
@@ -1055,7 +1040,7 @@ def _waiting(session: MemorySession) -> set[str]:
 
 
 def _closed_at_the_end(session: MemorySession, call_id: str) -> int | None:
-    """The id of the message that closed this call, when nothing but results stands behind it."""
+    """The id of the message that closed this call, when only results follow it."""
     for number, message in zip(reversed(session.context.ids), reversed(session.context.messages), strict=True):
         if message["role"] != "tool":
             return None

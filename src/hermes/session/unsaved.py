@@ -99,9 +99,7 @@ class Spare:
     def in_words(self) -> str:
         kept = f"kept in {os.path.join(FOLDER, self.name)}"
         if isinstance(self.why, LockTimeout):
-            return (
-                f"another program keeps state.db locked; this conversation is stored when it is free, until then {kept}"
-            )
+            return f"another program has state.db locked; until it is free, this conversation is {kept}"
         if isinstance(self.why, DamagedFile):
             return (
                 "state.db is damaged: run `hermes sessions repair`; until then past conversations cannot be searched, "

@@ -195,7 +195,7 @@ def patch(
     file_path: str = "",
     replace_all: bool = False,
 ) -> tuple[Place, int]:
-    """Replaces `old` where it stands exactly once (or everywhere); returns the skill and how many places changed."""
+    """Replaces `old` where it occurs exactly once (or everywhere); returns the skill and how many places changed."""
     place = find(root, name)
     parts = check_file_path(file_path) if file_path and file_path != MAIN_FILE else (MAIN_FILE,)
     before = _text_of(root, place, parts)
@@ -334,7 +334,7 @@ def check_safe(content: str, scan: Scan) -> None:
 def _no_unique_match(text: str, old: str, times: int) -> WriteRefused:
     if times > 1:
         return WriteRefused(
-            f"old_string stands {times} times in the file; give more of the surrounding text, or set replace_all",
+            f"old_string occurs {times} times in the file; give more of the surrounding text, or set replace_all",
             kind="ambiguous_match",
             details={"file_preview": _around(text, text.find(old))},
         )
@@ -348,7 +348,7 @@ def _no_unique_match(text: str, old: str, times: int) -> WriteRefused:
     lines = sorted((line.strip() for line in old.splitlines()), key=len, reverse=True)
     position = next((found for line in lines if line and (found := text.find(line)) >= 0), 0)
     return WriteRefused(
-        "old_string was not found; copy it exactly as it stands in the file",
+        "old_string was not found; copy it exactly as it is in the file",
         kind="no_match",
         details={"file_preview": _around(text, position)},
     )

@@ -263,7 +263,7 @@ class SkillTools:
         return self._guarded(result)
 
     def _guarded(self, result: Result, frontmatter: str = "") -> Result:
-        """The result without paragraphs that look like an attack; the frontmatter stands in other fields as well."""
+        """The result without paragraphs that look like an attack; the frontmatter is also in other fields."""
         verdict = self._scan(result["content"])
         if verdict.level == "refuse":
             from hermes.safety.scanner import without_attacks

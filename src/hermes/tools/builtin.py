@@ -225,7 +225,7 @@ _KEPT = ("content", "new_string", "file_content")  # arguments of `skill_manage`
 
 
 class Gate:
-    """Decides which skill changes wait for a person. What a skill is about stands in every prompt, as memory does.
+    """Decides which skill changes wait for a person. The description of a skill is part of every prompt, as memory is.
 
     `must_ask` has all of them wait; `untrusted` (stage, refuse or allow) is about those that text from outside may
     stand behind.

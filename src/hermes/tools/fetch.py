@@ -60,7 +60,7 @@ def text_of(page: str, base: str = "") -> str:
 
 
 def _shown(tag: re.Match[str], link: str, base: str) -> tuple[str, str]:
-    """What stands in a tag's place, and the address of the link that is open after it."""
+    """What replaces a tag, and the address of the link that is open after it."""
     ends, name = bool(tag[1]), tag[2].lower()
     if name == "a":
         if ends:

@@ -166,7 +166,7 @@ class Patch:
             return failure(f"old_text does not stand in {shown}; read the file and copy the passage exactly")
         if places > 1 and not arguments.get("replace_all", False):
             where = ", ".join(str(plain.count("\n", 0, at) + 1) for at in _starts(plain, old))
-            return failure(f"old_text stands in {shown} {places} times (lines {where}); include more around it")
+            return failure(f"old_text occurs {places} times in {shown} (lines {where}); include more around it")
         changed = plain.replace(old, new)
         _replace(real, _encoded(changed.replace("\n", "\r\n") if crlf else changed))
         if _comes_from_outside(turn):

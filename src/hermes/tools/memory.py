@@ -130,7 +130,7 @@ class MemoryTool:
         return _staged(self._approvals.stage(target, operations, cause, why, project, sources=decision.evidence()))
 
     def _refused(self, refusal: WriteRefused) -> dict[str, Any]:
-        """A model that keeps failing to make room is told to stop instead of burning the turn."""
+        """The refusal as a result; after several, it tells the model to stop instead of using up the turn."""
         self._refusals += refusal.kind in _FULL_OR_UNMATCHED
         if self._refusals <= _MANY_REFUSALS:
             return failure(str(refusal), refusal.details)

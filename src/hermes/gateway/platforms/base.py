@@ -102,7 +102,7 @@ def _within(text: str, limit: int) -> str:
 
 
 Buttons = Sequence[tuple[str, str]]
-DRAFT = "…"  # what stands in a chat until the answer does
+DRAFT = "…"  # shown in a chat until the answer is ready
 BUTTON = re.compile(r"(?:approve|reject|show) [0-9a-f]{1,32}")  # what one of ours gives back when it is pressed
 TIMEOUT = 15.0  # seconds for one call of a platform's API
 _PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before the next attempt, when the platform does not say
@@ -141,7 +141,7 @@ def understood(read: Callable[[Mapping[str, Any]], Incoming | None], update: Map
     try:
         return read(update)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        _LOG.warning("what a platform sent cannot be understood: %r", error)
+        _LOG.warning("an update from a platform could not be understood: %r", error)
         return None
 
 

@@ -91,7 +91,7 @@ class Discord(Connected):
         while not stop():
             if time.monotonic() >= next_beat:
                 if not seen:
-                    raise Later("Discord does not answer any more", seconds=0)
+                    raise Later("Discord has stopped answering", seconds=0)
                 socket.send({"op": _HEARTBEAT, "d": self._sequence})
                 seen, next_beat = False, time.monotonic() + beat
             frame = socket.receive(max(0.0, min(LOOK, next_beat - time.monotonic())))
@@ -168,7 +168,7 @@ class Discord(Connected):
         return in_group(found, self._groups) if group else found
 
     def _pressed(self, interaction: Mapping[str, Any]) -> Incoming | None:
-        """A press on one of our buttons, as the command it stands for. Nobody else sees a private chat's buttons."""
+        """A press on one of our buttons, as the command it means. Nobody else sees a private chat's buttons."""
         data = str((interaction.get("data") or {}).get("custom_id") or "")
         if interaction["type"] != _PRESSED_BUTTON or not BUTTON.fullmatch(data):
             return None

@@ -125,7 +125,7 @@ class Slack(Connected):
         return in_group(found, self._groups) if group else found
 
     def _pressed(self, payload: Mapping[str, Any]) -> Incoming | None:
-        """A press on one of our buttons, as the command it stands for. Nobody else sees a private chat's buttons."""
+        """A press on one of our buttons, as the command it means. Nobody else sees a private chat's buttons."""
         [action] = payload["actions"]
         data, chat = str(action.get("value") or ""), str(payload["channel"]["id"])
         if payload.get("type") != "block_actions" or not BUTTON.fullmatch(data):

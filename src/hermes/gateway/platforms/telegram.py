@@ -145,7 +145,7 @@ class Telegram(Platform):
         return in_group(found, self._groups) if group else found
 
     def _pressed(self, number: int, query: Mapping[str, Any]) -> Incoming | None:
-        """A press on one of our buttons, as the command it stands for; in a private chat only by its person.
+        """A press on one of our buttons, as the command it means; in a private chat only its own person can press.
 
         Telegram gives a private chat the number of its person, so nobody presses for somebody else.
         """

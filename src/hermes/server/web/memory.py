@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, NotFound, SettingsError, WriteRefused
 from hermes.memory.entries import NONE, PIN, UNPIN, Cause, in_order, is_trusted, key_of, provenance, size
 from hermes.memory.file import FILES, PROJECTS
-from hermes.memory.store import MemoryStore, blocked_in_prompt
+from hermes.memory.store import blocked_in_prompt
 from hermes.server.web.sessions import Notice
 from hermes.server.web.site import Page, Redirect, Section, View, address
-from hermes.session.external import chosen_providers, leave_for_providers
+from hermes.session.external import store_beside
 from hermes.settings.config import documents_of, load_settings
 from hermes.settings.home import check_name
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hermes.memory.entries import Change, Marks, Provenance
-    from hermes.memory.store import Written
+    from hermes.memory.store import MemoryStore, Written
     from hermes.server.web.site import Ask
     from hermes.server.workspace import Workspace
     from hermes.storage.records import Session
@@ -62,11 +62,7 @@ def store_of(workspace: Workspace, project: str = "", projects: Sequence[str] | 
         return workspace.store
     if project not in (projects_of(workspace) if projects is None else projects):
         raise NotFound(f"there are no notes of a project {project!r}")
-    settings = load_settings(workspace.home)
-    store = MemoryStore.open(workspace.home, settings=settings, project=project)
-    if names := chosen_providers(settings):
-        store.watch(lambda written: leave_for_providers(workspace.home, names, written, platform="web"))
-    return store
+    return store_beside(workspace.home, load_settings(workspace.home), platform="web", project=project)
 
 
 def _store(ask: Ask) -> MemoryStore:
