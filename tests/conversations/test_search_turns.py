@@ -49,6 +49,34 @@ def test_a_rule_the_person_gave_is_among_the_first_when_help_on_its_topic_is_wan
     assert rule in found[:3]
 
 
+def test_a_short_answer_is_found_by_the_words_of_the_question_it_follows(db: SessionDB) -> None:
+    asked, answered = talk(db, "Which breed of puppy did you choose for the farm?", "A lovely collie!")
+    talk(db, "The farm has a new breed of sheep.", "Sheep on a farm, and a puppy to watch.")
+    talk(db, "?", "", "??", "…")  # nothing in these can be counted
+    found = [hit.message_id for hit in db.search("Which breed of puppy was chosen for the farm?")]
+    assert found[:2] == [answered, asked]
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "other"),
+    [
+        ("什么动物会冬眠?", "狗熊和刺猬要冬眠。", "为什么动物园关门?什么时候开?"),
+        ("キャプテンの名前は何ですか?", "キャプテンは山田だ。", "名前は何ですか?何でも聞いて。"),
+    ],
+)
+def test_question_words_of_chinese_and_japanese_are_no_topic(
+    db: SessionDB, question: str, answer: str, other: str
+) -> None:
+    wanted, _ = talk(db, answer, "OK")
+    talk(db, other, other)
+    assert db.search(question)[0].message_id == wanted
+
+
+def test_a_question_word_alone_is_looked_for(db: SessionDB) -> None:
+    asked, _ = talk(db, "为什么?", "因为。")
+    assert [hit.message_id for hit in db.search("什么")] == [asked]
+
+
 @pytest.mark.proves("search.coverage")
 def test_a_question_about_an_order_covers_the_whole_time_of_a_topic(db: SessionDB) -> None:
     months = []

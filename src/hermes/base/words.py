@@ -190,6 +190,15 @@ FRAME_WORDS = frozenset(
         recommendation recommendations suggest suggestion suggestions think thinking advice tips help
     """)
 )
+# Question words and endings of Chinese and Japanese, where no space ends a word; no pair reaches across them.
+UNSPACED_QUESTION_WORDS = re.compile(
+    r"[为為](?:什么|什麼|甚麼)|什么|什麼|甚麼|怎么[样樣]?|怎麼樣?|怎[样樣]|如何|多少|[几幾](?=[个個年月日次位种種点點])"
+    r"|哪[里裡裏儿兒个個些一种種位年]*|[谁誰]|[吗嗎呢么麼](?=[?\uff1f。\s]|$)"
+    r"|何[年人時月日歳回とでがをに]?|どこ|どの(?:よう[なに])?|どんな|どう|どれ|いつ|だれ|なぜ|なに"
+    r"|[のん]?(?:でしょう|でした|です|ました|ます)か?(?=[?\uff1f。\s]|$)|[かの](?=[?\uff1f。\s]|$)"
+)
+# A pair with a particle or any hiragana is seldom a word: it joins one word to the next, or ends one.
+UNSPACED_PARTICLES = re.compile("[的了是在于於由与與和及之有以为為被把从從对對也就都而\u3041-\u3096]")
 _FAMILIES = (
     "arise arose arisen|awake awoke awoken|bear bore born|beat beaten|become became|begin began begun|bend bent"
     "|bind bound|bite bit bitten|bleed bled|blow blew blown|break broke broken|bring brought|build built"

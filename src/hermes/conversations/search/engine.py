@@ -108,7 +108,8 @@ class SearchEngine:
         messages, words = self._store.index.totals()
         written = query.units
         query, scores, gathered = self._candidates(query, chosen, messages, looked_at)
-        lines, sessions = self._read(scores, query, chosen, looked_at, max(1.0, words / max(1, messages)))
+        average = max(1.0, words / max(1, messages))
+        lines, sessions = self._read(scores, query, chosen, looked_at, average)
         nearness = self._add_near(text, query, chosen, lines, sessions)
         reader = Reader(query, self._lines, spans(text, time.time() if chosen.now is None else chosen.now))
         session, place = self._places.session, self._places.place
@@ -130,7 +131,7 @@ class SearchEngine:
         rarities = (
             gathered.rarities if gathered else [unit.weight * rarity(messages / 100, messages) for unit in query.units]
         )
-        statistics = self._statistics(rarities, sessions, messages, words)
+        statistics = Statistics(message_length=average, rarity=tuple(rarities))
         ranked = rank(candidates, statistics, self._weights)
         if nearness is not None:
             ranked = fuse(ranked, nearness)
@@ -285,15 +286,6 @@ class SearchEngine:
             if at < _SPREAD:
                 beside |= dict.fromkeys(self._places.neighbours(message_id, 2))
         return list(beside)
-
-    def _statistics(self, rarities: list[float], sessions: dict[int, Session], messages: int, words: int) -> Statistics:
-        average = max(1.0, words / max(1, messages))
-        return Statistics(
-            message_length=average,
-            session_length=max(1.0, average * messages / max(1, self._places.sessions)),
-            rarity=tuple(rarities),
-            session_lengths={key: max(1, session.message_count) * average for key, session in sessions.items()},
-        )
 
     def _ordered(
         self, ranked: list[Candidate], sessions: dict[int, Session], query: Query, chosen: Filters

@@ -327,7 +327,9 @@ def plain(text: str, words: Words, *, note: str | None) -> Query:
     empty = english.STOP_WORDS | english.COVERAGE_WORDS if coverage else english.STOP_WORDS
     units: dict[str, Unit] = {}
     glue: dict[str, Unit] = {}
-    for written, stem in query_pieces(f"{text} {camel_parts(text)}", words):
+    asked = english.UNSPACED_QUESTION_WORDS.sub(" ", text)
+    asked = asked if text.isascii() or any(sign.isalnum() for sign in asked) else text
+    for written, stem in query_pieces(f"{asked} {camel_parts(text)}", words):
         known = units.keys() | {other for unit in units.values() for _, other in unit.others}
         if stem not in known and len(units) < MOST_WORDS:
             unit = _unit(written, stem, words)
@@ -361,11 +363,12 @@ def _times_last(text: str, units: dict[str, Unit], words: Words) -> tuple[Unit, 
 
 def _unit(written: str, stem: str, words: Words) -> Unit:
     low = written.lower()
+    frames = low in english.FRAME_WORDS or english.UNSPACED_PARTICLES.search(written)
     others = tuple((form, words.of(form)[0]) for form in english.FORMS.get(low, ()))
     return Unit(
         written,
         stem,
-        weight=FRAME_WEIGHT if low in english.FRAME_WORDS else 1.0,
+        weight=FRAME_WEIGHT if frames else 1.0,
         others=tuple((form, its) for form, its in others if its != stem),
     )
 

@@ -30,19 +30,21 @@ class Weights:
     """How much each feature counts; `hermes bench recall` measures a change."""
 
     turn: float = 1.0
-    near: float = 1.0
-    wide: float = 0.7
-    session: float = 0.5
-    coverage: float = 0.5
-    speaker: float = 0.3
+    near: float = 0.8
+    wide: float = 0.8
+    session: float = 0.7
+    coverage: float = 1.0
+    speaker: float = 0.5
     phrase: float = 0.5
     title: float = 1.0
-    date: float = 0.8
+    date: float = 1.5
     asks: float = -0.25
-    answers: float = 0.3
-    assistant: float = 0.5
-    user: float = 0.4
-    rule: float = 0.8
+    answers: float = 0.9
+    answered: float = 1.4
+    brief: float = 0.6
+    assistant: float = 0.75
+    user: float = 0.75
+    rule: float = 1.2
     pair: float = 0.9
     saturation: float = 1.2
     length: float = 0.4
@@ -80,12 +82,10 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """Lengths in words that a message and a session have on average, and how rare each word of the query is."""
+    """How many words a message has on average, and how rare each word of the query is."""
 
     message_length: float
-    session_length: float
     rarity: tuple[float, ...]
-    session_lengths: dict[int, float]
 
 
 def rank(candidates: list[Candidate], statistics: Statistics, weights: Weights) -> list[Candidate]:
@@ -96,8 +96,8 @@ def rank(candidates: list[Candidate], statistics: Statistics, weights: Weights) 
     for candidate in candidates:
         sessions[candidate.session][candidate.place] = candidate
     signals = _Signals(statistics, weights)
-    for session, members in sessions.items():
-        signals.weigh_session(session, members)
+    for members in sessions.values():
+        signals.weigh_session(members)
     signals.combine(candidates)
     return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.id))
 
@@ -207,29 +207,34 @@ class _Signals:
         self._total_rarity = sum(statistics.rarity) or 1.0
         self._shares: dict[int, float] = {}
 
-    def weigh_session(self, session: int, members: dict[int, Candidate]) -> None:
+    def weigh_session(self, members: dict[int, Candidate]) -> None:
         weights, average, share = self._weights, self._statistics.message_length, self._share
-        whole: dict[int, int] = {}
         seen: dict[int, tuple[int, float, int]] = {}
         for place, candidate in members.items():
             seen[place] = (candidate.held, share(candidate.held), candidate.length)
-            for unit, count in candidate.counts.items():
-                whole[unit] = whole.get(unit, 0) + count
-        length = self._statistics.session_lengths.get(session, self._statistics.session_length)
-        session_score = self._bm25(whole, length, self._statistics.session_length)
+        turns = {place: self._bm25(each.counts, each.length, average) for place, each in members.items()}
+        best = max(turns.values())
         near, wide = weights.near_span, weights.wide_span
         for place, candidate in members.items():
             held, own, _ = seen[place]
             other = seen.get(place - 1) if candidate.reply else None
             both = share(held | other[0]) if other else own
             candidate.parts = {
-                "turn": self._bm25(candidate.counts, candidate.length, average),
+                "turn": turns[place],
                 "near": self._window(seen, place, near),
                 "wide": self._window(seen, place, wide),
-                "session": session_score,
+                "session": best,
                 "coverage": (own + weights.pair * (both - own)) ** 2,
                 "phrase": candidate.phrases,
+                "answered": self._answered(candidate, members.get(place - 1)),
             }
+
+    def _answered(self, candidate: Candidate, before: Candidate | None) -> float:
+        """The question's words in the other's question just before: a short answer seldom repeats them."""
+        if before is None or not before.asks or before.spoken == candidate.spoken:
+            return 0.0
+        length = max(1.0, candidate.length + before.length / 2)
+        return self._share(before.held) * min(1.0, self._weights.short_turn / length)
 
     def _window(self, seen: dict[int, tuple[int, float, int]], place: int, span: tuple[int, int]) -> float:
         """The words that stand around a place, and a little for each turn that repeats one of them."""
@@ -287,6 +292,7 @@ class _Signals:
             # A long turn says enough by itself; a short one is understood through its neighbours, and a reply that is
             # asked for through its question.
             lean = 1.0 if candidate.role == "assistant" else min(1.0, weights.short_turn / max(1.0, candidate.length))
+            brief = weights.brief * lean
             if not candidate.counts and self._statistics.message_length > weights.short_turn:
                 lean *= weights.silent  # among long turns, what says none of the words is seldom the answer
             parts = candidate.parts
@@ -296,6 +302,8 @@ class _Signals:
             parts["session"] *= weights.session / best["session"]
             parts["coverage"] *= weights.coverage
             parts["phrase"] *= weights.phrase
+            parts["answered"] *= weights.answered
+            parts["brief"] = brief
             parts["speaker"] = weights.speaker if candidate.named else 0.0
             parts["asks"] = weights.asks if candidate.asks else 0.0
             parts["answers"] = weights.answers * candidate.answers
