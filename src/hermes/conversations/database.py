@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import DamagedFile, NotFound, StorageError
 from hermes.conversations.search.engine import SearchEngine
+from hermes.conversations.search.reranker import Reranking
 from hermes.conversations.search.semantic import Meaning
 from hermes.storage.engines import open_conversations
 from hermes.storage.files import is_running
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
+    from hermes.conversations.search.reranker import FindReranker
     from hermes.conversations.search.results import SearchResults
     from hermes.conversations.search.semantic import Find
     from hermes.storage.conversations import Conversations
@@ -41,11 +43,13 @@ _NOT_INDEXED = "nothing can be written now, so the newest messages are not index
 class SessionDB:
     """Every conversation of one owner in one SQLite file: written durably, searched in plain words."""
 
-    def __init__(self, store: Conversations, semantic: Find | None = None) -> None:
+    def __init__(
+        self, store: Conversations, semantic: Find | None = None, reranker: FindReranker | None = None
+    ) -> None:
         self.store = store
         self.owner = store.owner
         self._meaning = Meaning(store, semantic)
-        self._search = SearchEngine(store, self._meaning)
+        self._search = SearchEngine(store, self._meaning, Reranking(reranker))
         self._waiting = 0
         self._users = 1
         self._users_lock = threading.Lock()
@@ -62,18 +66,21 @@ class SessionDB:
         owner: str = "local",
         durability: Durability = "message",
         semantic: Find | None = None,
+        reranker: FindReranker | None = None,
         wait: float | None = None,
         reading: bool = False,
     ) -> Self:
-        """Opens or creates the file; what belongs to another owner cannot be reached. `semantic` finds an embedding.
+        """Opens or creates the file; what belongs to another owner cannot be reached.
 
+        `semantic` finds an embedding, and `reranker` a service that orders the first hits of a question again.
         `path` may also be the address of a PostgreSQL database (`postgresql://…`) that `hermes storage init` prepared.
         `wait` is how many seconds another program's lock is waited for, here and at every write (5 unless given).
         With `reading` nothing is written, and a program that holds the write lock is not waited for.
         """
         where = os.fspath(path)
         where = where if is_address(where) else os.path.abspath(where)
-        return cls(open_conversations(where, owner=owner, durability=durability, wait=wait, reading=reading), semantic)
+        store = open_conversations(where, owner=owner, durability=durability, wait=wait, reading=reading)
+        return cls(store, semantic, reranker)
 
     @property
     def path(self) -> str:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping, Sequence
 
+    from hermes.conversations.search.reranker import FindReranker
     from hermes.conversations.search.semantic import Find
     from hermes.storage.ports import Durability
 
@@ -77,13 +78,22 @@ class RecordedDB(SessionDB):
         owner: str = "local",
         durability: Durability = "message",
         semantic: Find | None = None,
+        reranker: FindReranker | None = None,
         wait: float | None = None,
         reading: bool = False,
         name: str = "import",
         about: str = "",
     ) -> Self:
         """`name` is how the import is known to a later run; `about` tells a person what it was."""
-        db = super().open(path, owner=owner, durability=durability, semantic=semantic, wait=wait, reading=reading)
+        db = super().open(
+            path,
+            owner=owner,
+            durability=durability,
+            semantic=semantic,
+            reranker=reranker,
+            wait=wait,
+            reading=reading,
+        )
         try:
             db._begin(name, about)  # noqa: SLF001 - its own
         except BaseException:

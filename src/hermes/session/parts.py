@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from hermes.compaction.engine import Choice
     from hermes.conversations.database import SessionDB
+    from hermes.conversations.search.reranker import Reranker
     from hermes.conversations.search.semantic import Embedding
     from hermes.conversations.session_search import Helpers
     from hermes.memory.reminders import Reminders
@@ -201,6 +202,7 @@ class SessionStorage:
             **conversations_of(self._home, self._owner),
             durability="turn",
             semantic=lambda: embedding_of(self._home),
+            reranker=lambda: reranker_of(self._home),
             wait=wait,
         )
 
@@ -734,11 +736,11 @@ def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
         return None
     from hermes.conversations.database import SessionDB
 
-    semantic = partial(embedding_of, home)
+    semantic, reranker = partial(embedding_of, home), partial(reranker_of, home)
     try:
-        return SessionDB.open(**where, semantic=semantic)
+        return SessionDB.open(**where, semantic=semantic, reranker=reranker)
     except LockTimeout:
-        return SessionDB.open(**where, semantic=semantic, reading=True)
+        return SessionDB.open(**where, semantic=semantic, reranker=reranker, reading=True)
 
 
 def embedding_of(home: Home) -> Embedding | None:
@@ -750,6 +752,17 @@ def embedding_of(home: Home) -> Embedding | None:
     if named.startswith(("http://", "https://")):
         return endpoint(named, settings.text("search.embedding_model"), secret(home, "EMBEDDING_API_KEY") or "")
     return static_vectors("on" if named == PACKAGE else settings.text("recall.semantic"))
+
+
+def reranker_of(home: Home) -> Reranker | None:
+    """What orders the first hits of a question again, as a home's settings say."""
+    from hermes.conversations.search.reranker import Reranker
+
+    settings = load_settings(home)
+    named = settings.text("search.reranker")
+    if not named:
+        return None
+    return Reranker(named, settings.text("search.reranker_model"), secret(home, "RERANKER_API_KEY") or "")
 
 
 def is_named(settings: Settings, task: str) -> bool:

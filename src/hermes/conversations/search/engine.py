@@ -33,6 +33,7 @@ from hermes.conversations.search.ranking import (
     spread,
     without_speakers,
 )
+from hermes.conversations.search.reranker import RERANKED
 from hermes.conversations.search.results import Excerpt, Filters, Hit, SearchResults, Snippets
 from hermes.conversations.search.semantic import NEAREST, ONLY_NEAR, fuse
 from hermes.storage.ports import SAID, TITLES
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
     from hermes.conversations.search.query import Unit
     from hermes.conversations.search.ranking import Line
+    from hermes.conversations.search.reranker import Reranking
     from hermes.conversations.search.semantic import Meaning, Nearness
     from hermes.storage.conversations import Conversations
     from hermes.storage.records import Row, Session
@@ -63,9 +65,10 @@ _MOST_RULES = 24
 class SearchEngine:
     """The whole path of a search: query, candidates, ranking, snippets."""
 
-    def __init__(self, store: Conversations, meaning: Meaning) -> None:
+    def __init__(self, store: Conversations, meaning: Meaning, reranking: Reranking) -> None:
         self._store = store
         self._meaning = meaning
+        self._reranking = reranking
         self._weights = Weights()
         self._places = Places(store.index)
         self._words = Words()
@@ -87,9 +90,11 @@ class SearchEngine:
         chosen = Filters(**filters)
         # Ids follow the order of use only within a session, so by time more are looked at than are shown.
         looked_at = limit if chosen.sort == "relevance" else max(limit, _LOOKED_AT_BY_TIME)
+        parsed = parse(query, self._words)
+        reranked = parsed.question and chosen.sort == "relevance" and self._reranking.is_on()
+        wanted, limit = limit, max(limit, RERANKED) if reranked else limit
         with self._store.reading():
             self._postings.refresh()
-            parsed = parse(query, self._words)
             results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results and parsed.explicit is not None:
                 nothing = results.note or "nothing matches this exactly"
@@ -100,6 +105,9 @@ class SearchEngine:
                 # What was wrong with the syntax is said even without a hit; words that nobody wrote explain themselves.
                 results.note = parsed.note or (results.note if results or not parsed.units else "")
             results.searched = self._places.sessions
+        if reranked and results.mode == "relevance":  # no transaction is open while the service is asked
+            self._reranking.reorder(query, results)
+        del results[wanted:]
         return results
 
     def _answer(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:

@@ -49,8 +49,6 @@ class Weights:
     saturation: float = 1.2
     length: float = 0.4
     repeated: float = 0.3
-    near_span: tuple[int, int] = (2, 1)
-    wide_span: tuple[int, int] = (3, 3)
     short_turn: float = 60.0
     silent: float = 0.5
 
@@ -209,20 +207,21 @@ class _Signals:
 
     def weigh_session(self, members: dict[int, Candidate]) -> None:
         weights, average, share = self._weights, self._statistics.message_length, self._share
-        seen: dict[int, tuple[int, float, int]] = {}
+        seen = dict.fromkeys((-3, -2, -1), (0, 0.0, 0))  # before the first turn there is nothing
         for place, candidate in members.items():
             seen[place] = (candidate.held, share(candidate.held), candidate.length)
         turns = {place: self._bm25(each.counts, each.length, average) for place, each in members.items()}
         best = max(turns.values())
-        near, wide = weights.near_span, weights.wide_span
+        at = seen.get
         for place, candidate in members.items():
             held, own, _ = seen[place]
-            other = seen.get(place - 1) if candidate.reply else None
+            around = [at(there) for there in range(place - 3, place + 4)]
+            other = around[2] if candidate.reply else None
             both = share(held | other[0]) if other else own
             candidate.parts = {
                 "turn": turns[place],
-                "near": self._window(seen, place, near),
-                "wide": self._window(seen, place, wide),
+                "near": self._window(around[1:5]),
+                "wide": self._window(around),
                 "session": best,
                 "coverage": (own + weights.pair * (both - own)) ** 2,
                 "phrase": candidate.phrases,
@@ -236,12 +235,11 @@ class _Signals:
         length = max(1.0, candidate.length + before.length / 2)
         return self._share(before.held) * min(1.0, self._weights.short_turn / length)
 
-    def _window(self, seen: dict[int, tuple[int, float, int]], place: int, span: tuple[int, int]) -> float:
-        """The words that stand around a place, and a little for each turn that repeats one of them."""
+    def _window(self, turns: list[tuple[int, float, int] | None]) -> float:
+        """The words that stand in these turns, and a little for each turn that repeats one of them."""
         average = self._statistics.message_length
         words, length, repeated = 0, 0.0, 0.0
-        for at in range(max(0, place - span[0]), place + span[1] + 1):
-            turn = seen.get(at)
+        for turn in turns:
             if turn is None:
                 length += average
             else:
@@ -251,10 +249,11 @@ class _Signals:
         if not words:
             return 0.0
         weights = self._weights
-        spread = length / (average * (span[0] + span[1] + 1))
         once = self._share(words)
         found = once + weights.repeated * (repeated - once)
-        return found / (1 + weights.saturation * (1 - weights.length + weights.length * spread))
+        return found / (
+            1 + weights.saturation * (1 - weights.length + weights.length * length / (average * len(turns)))
+        )
 
     def _share(self, held: int) -> float:
         """Of the query's words, weighed by rarity, those that these bits stand for."""
@@ -431,6 +430,8 @@ class Reader:
 
     def _counts(self, stems: dict[str, int]) -> dict[int, int]:
         counts: dict[int, int] = {}
+        if stems.keys().isdisjoint(self._number) and not self._beginnings:
+            return counts
         for stem, number in self._stems:
             if count := stems.get(stem):
                 counts[number] = counts.get(number, 0) + count

@@ -26,11 +26,14 @@ class Excerpt:
     snippets: Snippets
     mask: Callable[[str], str] | None
 
-    def cut(self) -> str:
+    def text(self) -> str:
         content, calls = self.row[4], self.row[6]
         text = (readable(unpacked(content)) if content else "") or called(calls)
+        return self.mask(text) if self.mask else text
+
+    def cut(self) -> str:
         # The whole is masked, because a snippet may begin inside a key, or mark a part of it.
-        return self.snippets.of(self.mask(text) if self.mask else text)
+        return self.snippets.of(self.text())
 
 
 @dataclass(frozen=True, kw_only=True)
