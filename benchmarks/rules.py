@@ -37,7 +37,7 @@ def measure(path: str, told: Callable[[str], None] | None = None) -> dict[str, A
     others = [row["said"] for row in rows if row["kind"] == "not_rule"]
     calls = [row for row in rows if row["kind"] == "call"]
     say = told or (lambda _text: None)
-    triggers = {name: [trigger_of(text) for text in stated_rules(said)] for name, said in rules.items()}
+    triggers = {name: [(trigger_of(text), text) for text in stated_rules(said)] for name, said in rules.items()}
     for name in (name for name, found in triggers.items() if not found):
         say(f"not recognised: {name} {rules[name]}")
     mistaken = [said for said in others if stated_rules(said)]
@@ -54,7 +54,7 @@ def measure(path: str, told: Callable[[str], None] | None = None) -> dict[str, A
             applies = name in row["applies"]
             if name in row.get("may", ()) and not applies:
                 continue
-            reason = next(filter(None, (why(trigger, now) for trigger in triggers[name])), "")
+            reason = next(filter(None, (why(trigger, now, text) for trigger, text in triggers[name])), "")
             fired[applies][0] += bool(reason)
             fired[applies][1] += 1
             floor[applies][0] += any(word in text for word in re.findall(r"\w{5,}", said.casefold()))

@@ -14,25 +14,15 @@ from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.tokens import estimate
 from hermes.base.values import lazy_pattern, value
 from hermes.memory.entries import Cause
-from hermes.memory.triggers import (
-    Situation,
-    Trigger,
-    acts_in,
-    is_narrow,
-    speech,
-    stripped,
-    trigger_of,
-    why,
-    window_as_dict,
-    window_of,
-)
+from hermes.memory.scores import states_rule
+from hermes.memory.triggers import Situation, Trigger, speech, trigger_of, why, window_as_dict, window_of
 from hermes.safety.statements import own_sentences
 from hermes.safety.trust import decide
 from hermes.settings.config import documents_of
 from hermes.storage.documents import Document, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from datetime import datetime
 
     from hermes.memory.approval import Approvals
@@ -46,97 +36,28 @@ ENFORCE = (TELL, HOLD, ASK)
 
 _LONGEST = 400  # characters of a sentence that can be a rule
 _BULLET = lazy_pattern(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
-_CARELESS = lazy_pattern(r"\b(do|does|ca|wo|should|must)nt\b", re.IGNORECASE)
 _QUOTED = lazy_pattern(r"[\"“]([^\"“”\n]*)[\"”]")
 _TITLES = lazy_pattern(r"\b(Dr|Mr|Mrs|Ms|Prof|St|Jr|vs|approx|Inc|Ltd)\.(?=\s)")
 
 
 def stated_rules(message: str) -> list[str]:
     """The sentences of the person's message that state a standing rule; most messages have none."""
-    text = speech("introduction").sub("", _CARELESS.sub(r"\1n't", message.replace("\u2019", "'")))
+    return [sentence for sentence in sentences_of(message) if states_rule(sentence)]
+
+
+def sentences_of(message: str) -> list[str]:
+    """The person's own sentences that can be a rule: no questions, no wishes to be reminded once."""
+    text = speech("introduction").sub("", message.replace("\u2019", "'"))
     text = speech("rule-for").sub(r"For \g<what>, ", _TITLES.sub(r"\1", _QUOTED.sub(_kept_quote, text)))
-    if speech("about-a-text").search(text):
-        return []
-    found = []
-    for sentence in own_sentences(_BULLET.sub("", text)):
-        for part in _parts(sentence):
-            if "\0" not in part and 8 <= len(part) <= _LONGEST and _is_rule(part):  # noqa: PLR2004
-                found.append(part.strip())
-                break
-    return found
+    own = [sentence for sentence in own_sentences(_BULLET.sub("", text)) if 8 <= len(sentence) <= _LONGEST]  # noqa: PLR2004
+    reminding = (speech("asks-reminder").search(each) and not speech("no-reminder").search(each) for each in own)
+    return [each for each, once in zip(own, reminding, strict=True) if "\0" not in each and not once]
 
 
 def _kept_quote(found: re.Match[str]) -> str:
     """A short quotation is part of a rule (sign with "Best, Jo"), unless it reads like a rule of somebody else."""
     said = found[1]
     return found[0] if len(said.split()) > 5 or speech("directive").search(said) else f"\u2018{said}\u2019"  # noqa: PLR2004
-
-
-def _parts(sentence: str) -> Iterator[str]:
-    """The sentence, and what it says behind "so", "but" or a dash: a reason may stand before its rule."""
-    yield sentence
-    for found in speech("part").finditer(sentence):
-        if not speech("reported").search(sentence[: found.start()]):
-            yield sentence[found.end() :]
-
-
-def _is_rule(sentence: str) -> bool:
-    lasts = bool(speech("stands").search(sentence))
-    plain, polite = stripped(sentence)
-    if not plain or _is_no_command(plain, polite=polite):
-        return False
-    bare = speech("stands").sub("", sentence)
-    passing = speech("not-yet").search(bare) and not speech("lasting").search(bare)
-    if not lasts and (passing or speech("told").search(plain)):
-        return False
-    ours = speech("our-way").match(plain) and acts_in(plain)
-    if ours or speech("habit").search(plain):
-        return bool(ours)
-    core = speech("modal").sub("", plain)
-    form, strong, makes = speech("form").search(plain), speech("strong").search(plain), speech("makes-one").match(core)
-    if lasts or (strong and not makes):
-        return bool(form or strong or speech("lasting").search(plain))
-    return bool(form) and not _is_one_task(plain, core) and _is_about_something(sentence, plain, core)
-
-
-def _is_no_command(plain: str, *, polite: bool) -> bool:
-    """A question, a report, a thought, a wish, or a sentence about somebody else."""
-    return bool(
-        (speech("asked").search(plain) and not polite)
-        or (speech("reported").search(plain) and not (speech("if").match(plain) or speech("plain").match(plain)))
-        or speech("hypothetical").search(plain)
-        or speech("wish").match(plain)
-        or (speech("asks-reminder").search(plain) and not speech("no-reminder").search(plain))
-    )
-
-
-def _is_one_task(plain: str, core: str) -> bool:
-    """Something to be done once: one new thing, one thing that is there, many things now, or until a day."""
-    return bool(
-        (speech("makes-one").match(core) and not speech("every-new").search(core))
-        or speech("deadline").search(plain)
-        or (speech("bulk").match(core) and not speech("ways").match(core) and not speech("recurs").search(core))
-        or (speech("over").search(plain) and speech("if").match(plain))
-        or (speech("definite").match(core) and not speech("each-time").search(core))
-        or (_points_at_one(plain) and not speech("every-one").search(plain))
-    )
-
-
-def _points_at_one(plain: str) -> bool:
-    """Whether "it" or "them" stands for something outside of the sentence."""
-    found = speech("about-one").search(speech("except").sub("", plain))
-    return found is not None and not speech("named-before").search(plain[: found.start()])
-
-
-def _is_about_something(sentence: str, plain: str, core: str) -> bool:
-    trigger, generic = trigger_of(sentence), speech("generic").search(plain)
-    if trigger.is_empty or generic:
-        return not trigger.is_empty
-    if speech("plain").match(core) and not speech("subject").match(core):
-        kept = speech("ways").match(core) and (trigger.paths or is_narrow(trigger))
-        return bool(kept or speech("plural").match(core))
-    kind = speech("subject").match(core) and not re.match(r"(?:the|this|that|these|those)\b", core, re.IGNORECASE)
-    return bool(trigger.paths or trigger.acts or trigger.times or kind or speech("negative").match(plain))
 
 
 # --- the rules of a home ----------------------------------------------------------------------------------------------
@@ -261,7 +182,7 @@ class RuleBook:
 
     def fired(self, now: Situation) -> list[Fired]:
         """The rules that apply in a situation, with the reason; those that need the person first."""
-        found = [(each, reason) for each in self.all() if each.on and (reason := why(each.when, now))]
+        found = [(each, reason) for each in self.all() if each.on and (reason := why(each.when, now, each.text))]
         found.sort(key=lambda pair: -ENFORCE.index(pair[0].enforce))
         return [
             Fired(kind="rule", name=each.id, text=each.text, trigger=reason, enforce=_effect(each, reason))

@@ -11,11 +11,12 @@ import re
 import tomllib
 from datetime import datetime
 from fnmatch import fnmatch
-from functools import cache
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.values import lazy_pattern, value
 from hermes.base.words import STOP_WORDS, Words
+from hermes.memory.scores import applies, numbers
 from hermes.safety.trust import only_looks
 
 if TYPE_CHECKING:
@@ -124,7 +125,6 @@ class Act:
     paths: tuple[str, ...]
     wide: bool
     thing: bool
-    alone: bool
     meant: bool
 
 
@@ -142,6 +142,12 @@ class Tables:
         self.same = {stem: group[0] for group in groups for stem in group}
         self.no_paths, self.no_folders = (frozenset(raw["glue"][key].split()) for key in ("no_paths", "no_folders"))
         self.glue = frozenset(self.stems(raw["glue"]["words"])) | frozenset(self.stems(" ".join(STOP_WORDS)))
+        with open(os.path.join(_TEXT, "topics.txt"), encoding="utf-8") as file:
+            self._lines = [line.split() for line in file if line[0] != "#"]
+        self._fields: dict[str, set[int]] = {}
+        for number, words in enumerate(self._lines):
+            for stem in self.stems(" ".join(words)):
+                self._fields.setdefault(stem, set()).add(number)
 
     def stems(self, text: str) -> tuple[str, ...]:
         if text not in self._stems:
@@ -153,12 +159,20 @@ class Tables:
     def topics(self, text: str) -> set[str]:
         return {self.same.get(stem, stem) for stem in self.stems(text)}
 
+    def fields_of(self, stems: Iterable[str]) -> frozenset[int]:
+        """The numbers of the lines of `topics.txt` that hold one of these words."""
+        return frozenset(number for stem in stems for number in self._fields.get(stem, ()))
+
+    def related(self, fields: Iterable[int]) -> str:
+        """The first words of these lines, for a person."""
+        return ", ".join(dict.fromkeys(self._lines[number][0] for number in sorted(fields)))
+
     def _act(self, raw: Mapping[str, Any]) -> Act:
         said = raw["said"].split("|")
         compiled: dict[str, Any] = {
             key: re.compile(raw[key], re.IGNORECASE) if key in raw else None for key in ("tools", "runs", "given")
         }
-        flags: dict[str, Any] = {key: bool(raw.get(key)) for key in ("wide", "thing", "alone", "meant")}
+        flags: dict[str, Any] = {key: bool(raw.get(key)) for key in ("wide", "thing", "meant")}
         phrases = tuple(tuple(self._words.of(each)) for each in (*said[0].split(), *said[1:]))
         return Act(said=phrases, paths=tuple(raw.get("paths", ())), **compiled, **flags)
 
@@ -172,12 +186,10 @@ _COMMAND = lazy_pattern(r"`([^`]+)`")
 _NAMED = lazy_pattern("\u2018[^\u2019]*\u2019")  # a wording to use or to avoid
 
 
-_ON_TIME = frozenset(("schedule", "book"))  # their time says enough
-_CHANGING = frozenset(("edit", "send", "reply"))
-_ON_ALL_FILES = frozenset(("commit", "push", "merge", "rebase", "release", "deploy", "pull request"))
 _ON_THINGS = frozenset(("edit", "send", "reply", "read"))  # acts that say little without what they are done to
 
 
+@lru_cache(maxsize=1024)
 def trigger_of(sentence: str) -> Trigger:
     """What a rule is about: the situation it names, else what it tells to do or not to do."""
     windows, text = times_in(stripped(sentence)[0].strip(" .!") or sentence)
@@ -196,6 +208,15 @@ def trigger_of(sentence: str) -> Trigger:
 
 def _situation(text: str) -> tuple[str, Trigger]:
     """The part of a rule that says when it applies, and what that part names."""
+    when, then, leads, negative = _split(text)
+    named, told = _resolved(when, _read(then)), _read(then)
+    if negative and (told.paths or is_narrow(told)):
+        return then, _joined(told, paths=named.paths) if leads and not told.paths else told
+    return (then, told) if named.is_empty else (when, named)
+
+
+def _split(text: str) -> tuple[str, str, bool, bool]:
+    """When a rule applies and what it says then, whether the condition leads, and whether the rule forbids."""
     bare = (speech("except").sub("", text) or text).strip(" ,.")
     if re.match(r"only\b", bare, re.IGNORECASE):  # "only merge after CI is green" is about every merge
         bare = re.split(r"\s(?:when|if|after|once|with)\b", bare, maxsplit=1, flags=re.IGNORECASE)[0]
@@ -207,11 +228,7 @@ def _situation(text: str) -> tuple[str, Trigger]:
     split = leading or next((found for way in ways if (found := speech(way).match(bare))), None)
     when, then = (split["when"], split["then"]) if split else ("", bare)
     again = re.search(r"\byou\b.*?\s(?=you\b)", when)  # "every time you restart nginx you test the config"
-    when = when[: again.end()] if again else when
-    named, told = _resolved(when, _read(then)), _read(then)
-    if negative and (told.paths or is_narrow(told)):
-        return then, _joined(told, paths=named.paths) if leading and not told.paths else told
-    return (then, told) if named.is_empty else (when, named)
+    return when[: again.end()] if again else when, then, leading is not None, negative
 
 
 def _resolved(when: str, told: Trigger) -> Trigger:
@@ -231,11 +248,6 @@ def _joined(trigger: Trigger, **more: Any) -> Trigger:
 
 def is_narrow(trigger: Trigger) -> bool:
     return any(not tables().acts[name].wide for name in trigger.acts)
-
-
-def acts_in(text: str) -> list[str]:
-    """The acts that a text names, without those that are everywhere."""
-    return [name for name in _read(text).acts if not tables().acts[name].wide]
 
 
 def _read(text: str) -> Trigger:
@@ -464,6 +476,7 @@ _SHELLS = lazy_pattern(r"terminal|shell|bash|exec|process|command|run|console|ss
 _ISO = lazy_pattern(r"\b(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d))?")
 _PATCHED = lazy_pattern(r"^(?:\+\+\+ b/|\*\*\* (?:Update|Add|Delete) File: )(\S+)", re.MULTILINE)
 _LONGEST_TEXT = 4_000
+_BORDERS = lazy_pattern(r"[_/.:=@#-]+|(?<=[a-z])(?=[A-Z])")
 _CONTRASTS = {
     "product": frozenset(
         ["stage", "dev", "develop", "local", "localhost", "sandbox", "preview", "qa", "uat", "test", "demo", "canari"]
@@ -496,10 +509,43 @@ class Situation:
         self._loose = re.sub(r"[_/.-]+", " ", self._text)
         self._line = f" {' '.join(known.stems(said))} "
 
+    @cached_property
     def words(self) -> set[str]:
         return self._known.topics(self._loose) | self._known.topics(self._text)
 
-    def does(self, name: str, *, writes: bool = True) -> bool:
+    @cached_property
+    def topics(self) -> frozenset[str]:
+        """The words of the call, with those that stand for them."""
+        if not self.tool:
+            return frozenset()
+        spaced = _BORDERS.sub(" ", self._text)
+        return frozenset((*self.words, *self._known.topics(spaced), *self._known.stems(spaced)))
+
+    @cached_property
+    def said(self) -> frozenset[str]:
+        return frozenset((*self._known.topics(self._said), *self._known.stems(self._said)))
+
+    @cached_property
+    def fields(self) -> frozenset[int]:
+        return self._known.fields_of(self.topics if self.tool else self.said)
+
+    @cached_property
+    def tool_fields(self) -> frozenset[int]:
+        return self._known.fields_of(self._known.stems(_BORDERS.sub(" ", self.tool)))
+
+    @cached_property
+    def done(self) -> frozenset[str]:
+        return frozenset(name for name in self._known.acts if self.does(name))
+
+    @cached_property
+    def narrow(self) -> frozenset[str]:
+        return frozenset(name for name in self.done if not self._known.acts[name].wide)
+
+    @cached_property
+    def mentioned(self) -> frozenset[str]:
+        return frozenset(name for name in self._known.acts if name in self.done or self.mentions(name))
+
+    def does(self, name: str) -> bool:
         """Whether this is the act; at the beginning of a turn, whether the person speaks of it."""
         act = self._known.acts[name]
         if not self.tool:
@@ -514,7 +560,7 @@ class Situation:
             and name not in ("search", "web", "remember", "log", "database", "book")
         ):
             named = None
-        writes = writes and any(_fits(path, glob) for path in self.paths for glob in act.paths)
+        writes = any(_fits(path, glob) for path in self.paths for glob in act.paths)
         if act.meant and not named and speech("general").search(self.tool):
             named = re.search(
                 r"(?:^| )" + "|".join(re.escape(" ".join(each)) for each in act.said) + r"(?= |$)", self._line.strip()
@@ -543,17 +589,12 @@ class Situation:
     def speaks_of(self, topics: Iterable[str]) -> list[str]:
         """The topics that the call or the person's words have."""
         wanted = list(topics)
-        there = self.words() | self._known.topics(self._said) if wanted else set()
+        there = self.words | self._known.topics(self._said) if wanted else set()
         return [each for each in wanted if self._known.topics(each) <= there]
-
-    def holds(self, topics: Iterable[str]) -> list[str]:
-        """The topics that the call itself has, whatever the person says."""
-        there = self.words()
-        return [each for each in topics if self._known.topics(each) <= there]
 
     def is_elsewhere(self, topics: Iterable[str]) -> bool:
         """Whether the call names the opposite of a topic: staging for production, another branch for main."""
-        words, topics = self.words(), {stem for each in topics for stem in self._known.topics(each)}
+        words, topics = self.words, {stem for each in topics for stem in self._known.topics(each)}
         if any(words & _CONTRASTS.get(each, frozenset()) for each in topics):
             return True
         if (named := _MANAGERS.intersection(topics)) and (there := _MANAGERS & words) and not named & there:
@@ -575,70 +616,130 @@ class Situation:
         return [self.at]
 
 
-def why(trigger: Trigger, now: Situation) -> str:
-    """Why a rule fires in this situation; "" when it does not."""
+def why(trigger: Trigger, now: Situation, text: str = "") -> str:
+    """Why a rule fires in this situation; "" when it does not.
+
+    A trigger that Hermes read from the `text` of the rule is judged by what both have in common; one that a person
+    wrote counts as written.
+    """
     if trigger.times and not any(window.holds(moment) for window in trigger.times for moment in now.moments()):
         return ""
     reasons = [f"time {' or '.join(map(_in_words, trigger.times))}"] if trigger.times else []
-    named = _named(trigger, now)
-    only_named = (trigger.tools or trigger.commands) and not (trigger.acts or trigger.paths or trigger.words)
-    about = [] if named else None if only_named else _about(trigger, now)
-    if about is None:
-        return ""
-    return "; ".join([*reasons, *about, *([named] if named else [])])
+    if named := _named(trigger, now):
+        return "; ".join([*reasons, named])
+    if text and trigger == trigger_of(text):
+        return "; ".join([*reasons, *about]) if (about := _in_common(text, now, timed=bool(reasons))) else ""
+    acts = [f"act {name}" for name in trigger.acts if name in tables().acts and now.does(name)]
+    paths = [f"path {path}"] if (path := now.path_in(trigger.paths)) else []
+    topics = [f"topic {each}" for each in now.speaks_of(trigger.words)]
+    wanted = ((trigger.acts, acts), (trigger.paths, paths), (trigger.words, topics))
+    told = bool(trigger.acts or trigger.paths or trigger.words or trigger.times)
+    only_named = (trigger.tools or trigger.commands) and not any(given for given, _ in wanted)
+    fits = told and not only_named and all(found or not given for given, found in wanted)
+    return "; ".join([*reasons, *acts, *paths, *topics]) if fits else ""
 
 
-def _about(trigger: Trigger, now: Situation) -> list[str] | None:
-    """The acts, paths and topics of the trigger that are here; None when something that it needs is not.
+@value
+class Part:
+    """What a part of a rule names, so that it can be looked for in a call."""
 
-    A narrow act is enough by itself where a call does not say what it is done to (`git commit`); otherwise the things
-    and topics that the rule names must come up as well, in the call or in the person's words.
-    """
-    known = tables()
-    acts = [name for name in trigger.acts if name in known.acts]
-    things = [name for name in acts if known.acts[name].thing]
-    wide = [name for name in acts if known.acts[name].wide]
-    narrow = [name for name in acts if name not in things and name not in wide]
-    if not (acts or trigger.paths or trigger.words or trigger.times):
-        return None
-    writes = "run" not in wide or "edit" in wide  # "before running migrations" is not about writing one
-    looked_at = narrow or [*wide, *things]
-    done = [name for name in looked_at if now.does(name, writes=writes)]
-    path = now.path_in(trigger.paths)
-    if path and ("edit" in wide if narrow else not done) and now.does("edit"):
-        done.append("edit")
-    if not done and any(now.mentions(name) for name in narrow):  # "no refactoring on release branches"
-        done = [name for name in wide if now.does(name, writes=writes)]
-    topics = now.speaks_of(trigger.words)
-    seen = [name for name in things if name in done or now.mentions(name)]
-    of_things = {stem for name in things for said in known.acts[name].said for stem in said}
-    own = [each for each in trigger.words if of_things.isdisjoint(known.stems(each))]
-    objects = [each for each in topics if each in own] if own and not narrow else [*topics, *seen]
-    wants_objects = bool(trigger.words or (things and acts != things))
-    timed = trigger.times and _ON_TIME.intersection(done)
-    lone = now.tool and (timed or any(known.acts[name].alone for name in done))
-    if _is_near(trigger, now, topics, narrow, wide):
-        return [f"topic {each}" for each in topics]
-    misses = (
-        acts and not done,
-        trigger.paths and not path and (now.paths or _ON_ALL_FILES.isdisjoint(done)),
-        wants_objects and not objects and not path and not lone,
-        narrow and now.is_elsewhere(trigger.words),
+    topics: tuple[str, ...]
+    fields: frozenset[int]  # of `text/topics.txt`, of all its words
+    narrow: frozenset[str]
+    things: frozenset[str]
+    wide: frozenset[str]
+    paths: tuple[str, ...]
+
+
+def _part_of(text: str) -> Part:
+    known, read = tables(), _read(text)
+    things = frozenset(name for name in read.acts if known.acts[name].thing)
+    wide = frozenset(name for name in read.acts if known.acts[name].wide)
+    return Part(
+        topics=tuple(known.same.get(stem, stem) for word in read.words for stem in known.stems(word)),
+        fields=known.fields_of(known.stems(text)),
+        narrow=frozenset(read.acts) - things - wide,
+        things=things,
+        wide=wide,
+        paths=read.paths,
     )
-    if any(misses):
-        return None
+
+
+@lru_cache(maxsize=1024)
+def _parts_of(text: str) -> tuple[dict[str, Part], bool]:
+    _, plain = times_in(stripped(text)[0].strip(" .!") or text)
+    when, then, _, negative = _split(plain)
+    return {"when": _part_of(when), "then": _part_of(then), "all": _part_of(plain)}, negative
+
+
+def _in_common(text: str, now: Situation, *, timed: bool) -> list[str]:
+    """The acts, paths and topics of a rule that are here, when they are enough for it to apply."""
+    rule = _parts_of(text)[0]["all"]
+    near = rule.fields & now.fields or not now.topics.union(now.said).isdisjoint(rule.topics)
+    done = rule.narrow | rule.things | rule.wide
+    if not (timed or near or rule.paths or done & now.done) or not applies(evidence(text, now, timed=timed)):
+        return []
+    acts = sorted(done & now.done, key=list(tables().acts).index)
+    narrow = [name for name in acts if name not in rule.wide]
+    path = now.path_in(rule.paths)
+    topics = [each for each in dict.fromkeys(rule.topics) if each in now.topics or each in now.said]
+    related = "" if narrow or path or topics else tables().related(rule.fields & now.fields)
     return [
-        *(f"act {name}" for name in done),
+        *(f"act {name}" for name in narrow or acts),
         *([f"path {path}"] if path else []),
         *(f"topic {each}" for each in topics),
-    ]
+        *([f"related {related}"] if related else []),
+    ] or ["wording"]
 
 
-def _is_near(trigger: Trigger, now: Situation, topics: list[str], narrow: list[str], wide: list[str]) -> bool:
-    """Whether the topic alone brings a rule up: people word acts in more ways than any table knows."""
-    if not topics or (now.only_reads and (narrow or _CHANGING.intersection(wide))):
-        return False
-    return not narrow or (bool(now.tool) and bool(now.holds(topics)) and not now.is_elsewhere(trigger.words))
+def evidence(text: str, now: Situation, *, timed: bool) -> dict[str, float]:
+    """What a rule and a situation have in common, by the names of the weights in `data/rules.json`."""
+    parts, negative = _parts_of(text)
+    here = now.topics if now.tool else now.said
+    found: dict[str, float] = {
+        "timed": timed,
+        "turn": not now.tool,
+        "reads": now.only_reads,
+        "forbids": negative,
+        "command": bool(now.command),
+        "edits": "edit" in now.done,
+        "elsewhere": now.is_elsewhere(parts["all"].topics),
+        "other acts": len(now.narrow - parts["all"].narrow - parts["all"].things),
+        "condition": bool(parts["when"].fields or parts["when"].topics or parts["when"].narrow),
+    }
+    for name, part in parts.items():
+        topics, size = part.topics, max(1, len(part.topics))
+        shared, said = [each for each in topics if each in now.topics], [each for each in topics if each in now.said]
+        related = [each for each in topics if each not in here and tables().fields_of((each,)) & now.fields]
+        own = {
+            "topics": min(len(topics), 8),
+            "shared": len(shared),
+            "shared rare": sum(map(_rarity, shared)),
+            "shared share": len(shared) / size,
+            "said": len(said),
+            "said rare": sum(map(_rarity, said)),
+            "related": len(related),
+            "related share": (len(related) + len(shared if now.tool else said)) / size,
+            "fields": min(len(part.fields & now.fields), 6),
+            "tool fields": min(len(part.fields & now.tool_fields), 4),
+            "acts": len(part.narrow),
+            "acts done": len(part.narrow & now.done),
+            "acts mentioned": len(part.narrow & now.mentioned),
+            "things": len(part.things),
+            "things done": len(part.things & now.done),
+            "things mentioned": len(part.things & now.mentioned),
+            "wide acts": len(part.wide),
+            "wide acts done": len(part.wide & now.done),
+            "paths": bool(part.paths),
+            "path": bool(part.paths and now.path_in(part.paths)),
+        }
+        found |= {f"{name}: {key}": float(each) for key, each in own.items()}
+    return found
+
+
+def _rarity(stem: str) -> float:
+    known = numbers()["rarity"]
+    return float(known.get(stem, known[""]))
 
 
 def _named(trigger: Trigger, now: Situation) -> str:
