@@ -84,7 +84,7 @@ def differences(source: SessionDB, target: SessionDB) -> Iterator[str]:
     if keys[0] != keys[1]:
         yield f"{source.path} has {len(keys[0])} sessions, {target.path} {len(keys[1])}"
     for key in set(keys[0]) & set(keys[1]):
-        if source.store.copies.session(key) != target.store.copies.session(key):
+        if source.store.whole(key) != target.store.whole(key):
             yield f"session {key} differs between {source.path} and {target.path}"
     if not set(_notes(source)) <= set(_notes(target)):
         yield f"{target.path} lacks notes that {source.path} has"
@@ -227,14 +227,14 @@ def _document(documents: Documents, name: str) -> bytes | None:
 
 
 def _bring(source: Conversations, target: Conversations, key: int) -> tuple[int, bool]:
-    whole = source.copies.session(key)
+    whole = source.whole(key)
     there = key in target.by_keys([key])
-    if there and target.copies.session(key) == whole:
+    if there and target.whole(key) == whole:
         return len(whole.messages), False
     with target.transaction():
         if there:  # it went on since an earlier run
             target.delete(key)
-        target.copies.put(whole)
+        target.put(whole)
     return len(whole.messages), True
 
 

@@ -12,8 +12,8 @@ import time
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Protocol
 
-from hermes.base.errors import StorageError
-from hermes.storage.ports import EVERYTHING, Summary, Use
+from hermes.base.errors import NotFound, StorageError
+from hermes.storage.ports import EVERYTHING, Summary, Use, Whole
 from hermes.storage.records import (
     BLOCK,
     BLOCK_BITS,
@@ -21,6 +21,7 @@ from hermes.storage.records import (
     COUNTERS,
     KINDS,
     PLAIN,
+    SESSION_COLUMNS,
     Created,
     Session,
     base_title,
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hermes.storage.images import Images
-    from hermes.storage.ports import Copies, Index, Undo, Vectors
+    from hermes.storage.ports import Index, Undo, Vectors
     from hermes.storage.records import Row, StoredMessage
 
     Values = Sequence[Any] | dict[str, Any]
@@ -83,6 +84,8 @@ _ADD = "INSERT INTO sessions ({columns}) VALUES ({marks}) ON CONFLICT (owner, id
 _END = """
     UPDATE sessions SET ended_at = ?, end_reason = ? WHERE owner = ? AND key = ? AND ended_at IS NULL RETURNING key
 """
+_SESSION = f"SELECT {', '.join(SESSION_COLUMNS)} FROM sessions WHERE owner = ? AND key = ?"  # noqa: S608 - our names
+_BLOCKS = "SELECT block, first_place FROM blocks WHERE owner = ? AND session = ? ORDER BY block"
 _NEW_BLOCK = "INSERT INTO blocks (owner, block, session, first_place) VALUES (?, ?, ?, ?)"
 _NEWEST_ACTIVITY = "SELECT coalesce(max(activity), 0) FROM sessions WHERE owner = ? AND listed = 1 AND archived = 0"
 _COUNTS = "SELECT count(*), CAST(coalesce(sum(message_count), 0) AS bigint) FROM sessions WHERE owner = ?"
@@ -137,7 +140,6 @@ class Conversations(ABC):
     summaries: Summaries
     maintenance: Maintenance
     undo: Undo
-    copies: Copies
 
     def __init__(self, database: EngineDatabase, owner: str, number: int) -> None:
         self.database = database
@@ -306,7 +308,7 @@ class Conversations(ABC):
         return self.database.column(wanted, (self._owner, key, most))
 
     def details(self, session: Session) -> dict[str, Any]:
-        prompt, details = self._stored_details(session) or (None, None)
+        prompt, details = self._stored_details(session.key) or (None, None)
         stored: dict[str, Any] = json.loads(details) if details else {}
         return stored if prompt is None else {"system_prompt": prompt, **stored}
 
@@ -366,17 +368,10 @@ class Conversations(ABC):
         spoken: bool = False,
     ) -> list[StoredMessage]:
         """The messages of a session with ids in a span; `newest` reads backwards."""
-        values = {
-            "owner": self._owner,
-            "session": session.key,
-            "first": low >> BLOCK_BITS,
-            "last": high >> BLOCK_BITS,
-            "low": low,
-            "high": high,
-            "rewound": rewound,
-            "spoken": spoken,
-            "limit": EVERYTHING if limit is None else limit,
-        }
+        span = {"first": low >> BLOCK_BITS, "last": high >> BLOCK_BITS, "low": low, "high": high}
+        most = EVERYTHING if limit is None else limit
+        values = {"owner": self._owner, "session": session.key, **span, "limit": most}
+        values |= {"rewound": rewound, "spoken": spoken}
         return self._read(_NEWEST_FIRST if newest else _OLDEST_FIRST, values, session, newest=newest)
 
     def _read(self, sql: str, values: dict[str, int], session: Session, *, newest: bool) -> list[StoredMessage]:  # noqa: ARG002 - of the local engine
@@ -453,6 +448,42 @@ class Conversations(ABC):
     def forget_meta(self, prefix: str, first: str = "") -> None:
         """Removes every key that starts so, from `first` on."""
 
+    # --- moves between engines ---------------------------------------------------------------------------------------
+
+    def whole(self, key: int) -> Whole:
+        """A session with everything that belongs to it; keys, ids and checksums are the same in every engine."""
+        mine = (self._owner, key)
+        span = {"first": 0, "last": EVERYTHING, "low": 0, "high": EVERYTHING, "limit": EVERYTHING}
+        everything = {"owner": self._owner, "session": key, **span, "rewound": True, "spoken": False}
+        with self.reading():
+            row = self.database.row(_SESSION, mine)
+            if row is None:
+                raise NotFound(f"session {key} is gone")
+            return Whole(
+                row=dict(zip(SESSION_COLUMNS, row, strict=True)),
+                details=self._stored_details(key),
+                blocks=self.database.rows(_BLOCKS, mine),
+                messages=[self._row(found[1:]) for found in self.database.rows(_OLDEST_FIRST, everything)],
+                summaries=self.summaries.of_session(key),
+            )
+
+    def put(self, whole: Whole) -> None:
+        """Stores a session as it was elsewhere."""
+        row = whole.row
+        key = row["key"]
+        sealed = self._sealed(key, row["id"], row["source"], row["title"], row["preview"])
+        columns = {"owner": self._owner, **row, **sealed}
+        with self.transaction():
+            added = f"INSERT INTO sessions ({', '.join(columns)}) VALUES ({', '.join(['?'] * len(columns))})"  # noqa: S608 - our names
+            self.database.run(added, list(columns.values()))
+            if whole.details is not None:
+                self._put_details(key, *whole.details)
+            for block, place in whole.blocks:
+                self.database.run(_NEW_BLOCK, (self._owner, block, key, place))
+            self._put_messages(key, whole.messages)
+            self.summaries.put(key, whole.summaries)
+            self.index_title(key, row["title"])
+
     # --- what engines do differently ---------------------------------------------------------------------------------
 
     @abstractmethod
@@ -468,10 +499,13 @@ class Conversations(ABC):
         """Columns that prove what a session's row says."""
 
     @abstractmethod
-    def _stored_details(self, session: Session) -> tuple[str | None, str | None] | None: ...
+    def _stored_details(self, key: int) -> tuple[str | None, str | None] | None: ...
 
     @abstractmethod
     def _put_details(self, key: int, prompt: str | None, details: str | None) -> None: ...
+
+    @abstractmethod
+    def _put_messages(self, key: int, rows: Sequence[Row]) -> None: ...
 
     @abstractmethod
     def index_title(self, key: int, title: str | None) -> None: ...
@@ -565,6 +599,14 @@ class Summaries(ABC):
     @abstractmethod
     def add(self, session_id: str, node: Summary, children: Sequence[int]) -> Summary:
         """Stores a summary and gives it its number."""
+
+    @abstractmethod
+    def of_session(self, key: int) -> list[Any]:
+        """What was made in a session, as rows: number, depth, ids, messages, text, who made it and when, children."""
+
+    @abstractmethod
+    def put(self, key: int, nodes: Sequence[Any]) -> None:
+        """Stores such rows in a session."""
 
 
 _IN_ORDER_OF_USE = """

@@ -159,14 +159,6 @@ class Whole(NamedTuple):
     summaries: list[Any]
 
 
-class Copies(Protocol):
-    """Moves whole sessions between engines; keys, ids and checksums stay."""
-
-    def session(self, key: int) -> Whole: ...
-
-    def put(self, whole: Whole) -> None: ...
-
-
 class Lock(Protocol):
     """A lock on a folder of documents."""
 

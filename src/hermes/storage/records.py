@@ -247,7 +247,6 @@ class Prepared(NamedTuple):
 
     rows: list[Row]
     calls: int
-    words: int
     newest: float
     preview: str | None
 
@@ -261,7 +260,6 @@ def prepared(
     return Prepared(
         rows=[encode(*each, session) for each in zip(ids, messages, times, strict=True)],
         calls=sum([calls(message) for message in messages]),
-        words=sum([length(message) for message in messages]) // 6,
         newest=max(times),
         preview=preview_of(messages) if preview is None else preview,
     )
@@ -281,10 +279,6 @@ def moment(given: Any, now: float) -> float:
 def calls(message: Mapping[str, Any]) -> int:
     calls = message.get("tool_calls")
     return len(calls) if isinstance(calls, list | tuple) else int(bool(calls))
-
-
-def length(message: Mapping[str, Any]) -> int:
-    return len(readable(message.get("content")))
 
 
 def preview_of(messages: Sequence[Mapping[str, Any]]) -> str | None:

@@ -19,7 +19,6 @@ from hermes.base.errors import DamagedFile, NotFound
 from hermes.storage.conversations import FIELDS, MESSAGES, Conversations
 from hermes.storage.files import Folder
 from hermes.storage.images import IMAGES, ImageFiles
-from hermes.storage.local.copies import LocalCopies
 from hermes.storage.local.damage import (
     UNREADABLE,
     careful_row,
@@ -77,7 +76,7 @@ _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 # Only what changes is named: naming a column writes the pages of its indexes, even when it is set to what it was.
 _COUNT_IN = """
     UPDATE sessions SET last_id = ?, message_count = message_count + ?, tool_call_count = tool_call_count + ?,
-        words = words + ?, last_active = max(last_active, ?), preview = ?, seal = ?
+        last_active = max(last_active, ?), preview = ?, seal = ?
     WHERE key = ?
 """
 _COUNT_IN_FIRST = _COUNT_IN.replace("SET", "SET waiting = 1,")  # a trigger would do the same, and take longer
@@ -113,7 +112,6 @@ class LocalConversations(Conversations):
         self.summaries = LocalSummaries(database, owner_key)
         self.maintenance = LocalMaintenance(database, owner_key)
         self.undo = LocalUndo(self, owner_key)
-        self.copies = LocalCopies(database, owner_key)
 
     @classmethod
     def open(
@@ -164,19 +162,21 @@ class LocalConversations(Conversations):
     def _sealed(self, key: int, name: str, source: str, title: str | None, preview: str | None) -> dict[str, Any]:
         return {"seal": seal(key, self._owner, name, source, title, preview)}
 
-    def _stored_details(self, session: Session) -> tuple[str | None, str | None] | None:
+    def _stored_details(self, key: int) -> tuple[str | None, str | None] | None:
         wanted = "FROM session_details WHERE session = ?"
-        for prompt, details, sealed in select(
-            self.database, "system_prompt, details, checksum", wanted, (session.key,)
-        ):
-            if details_seal(session.key, prompt, details) == sealed:
+        for prompt, details, sealed in select(self.database, "system_prompt, details, checksum", wanted, (key,)):
+            if details_seal(key, prompt, details) == sealed:
                 return prompt, details
-            self.database.mark_damaged(f"the details of session {session.id} do not match their checksum")
+            self.database.mark_damaged(f"the details of session row {key} do not match their checksum")
         return None
 
     def _put_details(self, key: int, prompt: str | None, details: str | None) -> None:
         row = (key, prompt, details)
         self.database.run("INSERT OR REPLACE INTO session_details VALUES (?, ?, ?, ?)", (*row, details_seal(*row)))
+
+    def _put_messages(self, key: int, rows: Sequence[Row]) -> None:  # noqa: ARG002 - blocks say whose they are
+        with self.database.writing() as connection:
+            connection.executemany(_INSERT, rows)
 
     def index_title(self, key: int, title: str | None) -> None:
         with self.database.writing() as connection:
@@ -223,7 +223,7 @@ class LocalConversations(Conversations):
             connection.execute(_NOTE_ACTIVITY, (newest, key))
         connection.execute(
             _COUNT_IN if waiting else _COUNT_IN_FIRST,
-            (ids[-1], len(ids), batch.calls, batch.words, batch.newest, batch.preview, sealed, key),
+            (ids[-1], len(ids), batch.calls, batch.newest, batch.preview, sealed, key),
         )
         return ids
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.storage.conversations import Maintenance, Summaries
 from hermes.storage.local.database import one_row
@@ -89,6 +90,12 @@ _ADD = """
     RETURNING node
 """
 
+_OF_SESSION = """
+    SELECT node, depth, ids, messages, text, made_by, made_at, (
+        SELECT json_group_array(child) FROM (SELECT child FROM summary_children WHERE parent = node ORDER BY child)
+    ) FROM summaries WHERE session = ? ORDER BY node
+"""
+
 
 class LocalSummaries(Summaries):
     """The summary graph in SQLite."""
@@ -117,3 +124,17 @@ class LocalSummaries(Summaries):
             edges = [(number, child) for child in children]
             connection.executemany("INSERT INTO summary_children (parent, child) VALUES (?, ?)", edges)
         return node._replace(number=number)
+
+    def of_session(self, key: int) -> list[Any]:
+        if not self._database.rows("SELECT 1 FROM sqlite_schema WHERE name = 'summaries'"):
+            return []
+        return [(*row[:-1], tuple(json.loads(row[-1]))) for row in self._database.rows(_OF_SESSION, (key,))]
+
+    def put(self, key: int, nodes: Sequence[Any]) -> None:
+        if nodes:
+            add_summaries(self._database)
+        with self._database.writing() as connection:
+            for node, *rest, children in nodes:
+                connection.execute("INSERT INTO summaries VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (node, key, *rest))
+                edges = [(node, child) for child in children]
+                connection.executemany("INSERT INTO summary_children (parent, child) VALUES (?, ?)", edges)

@@ -12,14 +12,12 @@ from hermes.base.errors import LockTimeout, NotFound
 from hermes.base.words import Words
 from hermes.storage.conversations import MESSAGES, Conversations
 from hermes.storage.images import IMAGES, Images
-from hermes.storage.ports import Whole
 from hermes.storage.postgres.database import WAIT_SECONDS, PersonDatabase, person_named
 from hermes.storage.postgres.search import PostgresIndex, PostgresVectors, Terms, terms_of
 from hermes.storage.postgres.upkeep import PostgresImages, PostgresMaintenance, PostgresSummaries
 from hermes.storage.records import (
     BLOCK_BITS,
     REWOUND,
-    SESSION_COLUMNS,
     STATE_BITS,
     prepared,
     runs,
@@ -48,11 +46,6 @@ _COUNT_IN = """
         last_active = greatest(last_active, %s), preview = %s, activity = %s,
         said_messages = said_messages + %s, said_words = said_words + %s
     WHERE person = %s AND key = %s
-"""
-_WHOLE = f"""
-    SELECT {", ".join(f"m.{name}" for name in _COLUMNS.split(", "))}
-    FROM blocks b JOIN messages m ON m.person = b.person AND m.id BETWEEN b.block << 5 AND (b.block << 5) + 31
-    WHERE b.person = %s AND b.session = %s ORDER BY m.id
 """
 _NEW_WORDS = """
     INSERT INTO vocabulary SELECT %s, %s, word FROM unnest(%s::text[]) AS word ORDER BY word ON CONFLICT DO NOTHING
@@ -108,7 +101,6 @@ class PostgresConversations(Conversations):
         self.summaries = PostgresSummaries(database, self._person)
         self.maintenance = PostgresMaintenance(database, self._person)
         self.undo = PostgresUndo(self)
-        self.copies = PostgresCopies(self)
 
     @classmethod
     def open(cls, address: str, *, owner: str, wait: float | None = None) -> Self:
@@ -160,13 +152,17 @@ class PostgresConversations(Conversations):
     def _sealed(self, key: int, name: str, source: str, title: str | None, preview: str | None) -> dict[str, Any]:
         return {}  # PostgreSQL has checksums of its own
 
-    def _stored_details(self, session: Session) -> tuple[str | None, str | None] | None:
+    def _stored_details(self, key: int) -> tuple[str | None, str | None] | None:
         wanted = "SELECT system_prompt, details FROM session_details WHERE person = %s AND session = %s"
-        found: tuple[str | None, str | None] | None = self.database.row(wanted, (self._person, session.key))
+        found: tuple[str | None, str | None] | None = self.database.row(wanted, (self._person, key))
         return found
 
     def _put_details(self, key: int, prompt: str | None, details: str | None) -> None:
         self.database.run(_PUT_DETAILS, (self._person, key, prompt, details))
+
+    def _put_messages(self, key: int, rows: Sequence[Row]) -> None:
+        counted = "UPDATE sessions SET said_messages = %s, said_words = %s WHERE person = %s AND key = %s"
+        self.database.run(counted, (*self.add_rows(rows), self._person, key))
 
     def index_title(self, key: int, title: str | None) -> None:
         with self.database.writing() as connection:
@@ -212,10 +208,6 @@ class PostgresConversations(Conversations):
                 if words:
                     connection.execute(_NEW_WORDS, (self._person, kind, list(words)))
         return len(said), sum(said)
-
-    def rows_of(self, session: int) -> list[Row]:
-        """Every message of a session, in order."""
-        return [_row(row) for row in self.database.rows(_WHOLE, (self._person, session))]
 
     def _row(self, found: Sequence[Any]) -> Row:
         return _row(found)
@@ -413,66 +405,3 @@ class PostgresUndo:
     def is_running(self) -> bool:
         lease = self._store.get_meta("importing")
         return lease is not None and json.loads(lease)["until"] > time.time()
-
-
-_SESSION = f"SELECT {', '.join(SESSION_COLUMNS)} FROM sessions WHERE person = %s AND key = %s"
-_SUMMARIES = """
-    SELECT node, depth, ids, messages, text, made_by, made_at, children
-    FROM summaries WHERE person = %s AND session = %s ORDER BY node
-"""
-_ADD_SUMMARY = """
-    INSERT INTO summaries (person, session, node, depth, ids, messages, text, made_by, made_at, children)
-    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
-"""
-_COUNT_WORDS = "UPDATE sessions SET said_messages = %s, said_words = %s WHERE person = %s AND key = %s"
-
-
-class PostgresCopies:
-    """Reads and writes whole sessions, for moving between engines."""
-
-    def __init__(self, store: PostgresConversations) -> None:
-        self._store = store
-        self._database = store.database
-
-    def session(self, key: int) -> Whole:
-        mine = (self._database.person, key)
-        with self._database.reading():
-            row = self._database.row(_SESSION, mine)
-            if row is None:
-                raise NotFound(f"session {key} is gone")
-            details = "SELECT system_prompt, details FROM session_details WHERE person = %s AND session = %s"
-            places = "SELECT block, first_place FROM blocks WHERE person = %s AND session = %s ORDER BY block"
-            summaries = self._database.rows(_SUMMARIES, mine)
-            return Whole(
-                row=dict(zip(SESSION_COLUMNS, row, strict=True)),
-                details=self._database.row(details, mine),
-                blocks=self._database.rows(places, mine),
-                messages=self._store.rows_of(key),
-                summaries=[(*node[:-1], tuple(sorted(node[-1]))) for node in summaries],
-            )
-
-    def put(self, whole: Whole) -> None:
-        key, person = whole.row["key"], self._database.person
-        columns: dict[str, Any] = {"person": person, **whole.row}
-        names, marks = ", ".join(columns), ", ".join(["%s"] * len(columns))
-        with self._database.writing() as connection:
-            connection.execute(f"INSERT INTO sessions ({names}) VALUES ({marks})", list(columns.values()))
-            if whole.details is not None:
-                connection.execute(
-                    "INSERT INTO session_details (person, session, system_prompt, details) VALUES (%s, %s, %s, %s)",
-                    (person, key, *whole.details),
-                )
-            with connection.cursor() as cursor:
-                blocks = [(person, block, key, place) for block, place in whole.blocks]
-                cursor.executemany(
-                    "INSERT INTO blocks (person, block, session, first_place) VALUES (%s, %s, %s, %s)", blocks
-                )
-                nodes = [(person, key, *node[:-1], list(node[-1])) for node in whole.summaries]
-                cursor.executemany(_ADD_SUMMARY, nodes)
-            said = self._store.add_rows(whole.messages) if whole.messages else (0, 0)
-            connection.execute(_COUNT_WORDS, (*said, person, key))
-            self._store.index_title(key, whole.row["title"])
-            connection.execute(
-                "UPDATE people SET last_node = greatest(last_node, %s) WHERE person = %s",
-                (max((node[0] for node in whole.summaries), default=0), person),
-            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.storage.conversations import Maintenance, Summaries
 
@@ -45,6 +45,15 @@ _ADD_SUMMARY = """
     SELECT %s, %s, key, %s, %s, %s, %s, %s, %s, %s FROM sessions WHERE person = %s AND id = %s
 """
 
+_OF_SESSION = """
+    SELECT node, depth, ids, messages, text, made_by, made_at, children
+    FROM summaries WHERE person = %s AND session = %s ORDER BY node
+"""
+_PUT_SUMMARY = """
+    INSERT INTO summaries (person, session, node, depth, ids, messages, text, made_by, made_at, children)
+    VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
+"""
+
 
 class PostgresSummaries(Summaries):
     """The summary graph in PostgreSQL."""
@@ -60,6 +69,16 @@ class PostgresSummaries(Summaries):
             row = (person, number, node.depth, node.ids, node.messages, node.text, node.made_by, time.time())
             connection.execute(_ADD_SUMMARY, (*row, list(children), person, session_id))
         return node._replace(number=number)
+
+    def of_session(self, key: int) -> list[Any]:
+        return [(*row[:-1], tuple(sorted(row[-1]))) for row in self._database.rows(_OF_SESSION, (self._owner, key))]
+
+    def put(self, key: int, nodes: Sequence[Any]) -> None:
+        with self._database.writing() as connection:
+            for node in nodes:
+                connection.execute(_PUT_SUMMARY, (self._owner, key, *node[:-1], list(node[-1])))
+            newest = "UPDATE people SET last_node = greatest(last_node, %s) WHERE person = %s"
+            connection.execute(newest, (max((node[0] for node in nodes), default=0), self._owner))
 
 
 class PostgresMaintenance(Maintenance):

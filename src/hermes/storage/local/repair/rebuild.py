@@ -53,7 +53,6 @@ class _Tally:
     ids: list[int] = field(default_factory=list)
     live: int = 0
     calls: int = 0
-    words: int = 0
     first: float = float("inf")
     last: float = 0.0
     preview: str | None = None
@@ -64,7 +63,6 @@ class _Tally:
         self.ids.append(message_id)
         self.live += state & STATE_BITS != REWOUND
         self.calls += len(json.loads(calls)) if calls else 0
-        self.words += len(text) // 6
         self.first, self.last = min(self.first, timestamp), max(self.last, timestamp)
         if role == "user" and self.preview is None and text:
             self.preview = beginning(text)
@@ -176,7 +174,6 @@ class _Rebuild:
             "indexed_id": 0,
             "message_count": tally.live,
             "tool_call_count": tally.calls,
-            "words": tally.words,
         }
         shown = (values["source"], values["title"], values["preview"])
         values["seal"] = seal(key, values["owner"], values["id"], *shown)
