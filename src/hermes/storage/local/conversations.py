@@ -317,10 +317,7 @@ class LocalConversations(Conversations):
         return int(self.database.row(f"SELECT count(*) FROM messages WHERE {WITH_IMAGES}")[0])  # noqa: S608 - ours
 
     def start_ids_at(self, message_id: int) -> None:
-        with self.database.writing() as connection:
-            connection.execute(
-                "INSERT INTO sqlite_sequence (name, seq) VALUES ('blocks', ?)", (message_id >> BLOCK_BITS,)
-            )
+        self.database.run("INSERT INTO sqlite_sequence (name, seq) VALUES ('blocks', ?)", (message_id >> BLOCK_BITS,))
 
     def has_others(self) -> bool:
         return bool(self.database.row("SELECT 1 FROM sessions WHERE owner <> ?", (self._owner,)))
@@ -347,8 +344,7 @@ class LocalConversations(Conversations):
 
     def forget_meta(self, prefix: str, first: str = "") -> None:
         start, behind = self._keys(prefix)
-        with self.database.writing() as connection:
-            connection.execute("DELETE FROM state_meta WHERE key >= ? AND key < ?", (start + first, behind))
+        self.database.run("DELETE FROM state_meta WHERE key >= ? AND key < ?", (start + first, behind))
 
     def _keys(self, prefix: str) -> tuple[str, str]:
         """The keys that start so: from one up to, not including, the other."""

@@ -251,10 +251,9 @@ class PostgresConversations(Conversations):
             return self.images.keep_only(bytes(row).decode() for row in rows)
 
     def start_ids_at(self, message_id: int) -> None:
-        with self.database.writing() as connection:
-            connection.execute(
-                "UPDATE people SET last_block = %s WHERE person = %s", (message_id >> BLOCK_BITS, self._person)
-            )
+        self.database.run(
+            "UPDATE people SET last_block = %s WHERE person = %s", (message_id >> BLOCK_BITS, self._person)
+        )
 
     def has_others(self) -> bool:
         return False  # nobody else's can be seen
@@ -285,8 +284,7 @@ class PostgresConversations(Conversations):
 
     def forget_meta(self, prefix: str, first: str = "") -> None:
         gone = "DELETE FROM meta WHERE person = %s AND starts_with(key, %s) AND key >= %s"
-        with self.database.writing() as connection:
-            connection.execute(gone, (self._person, prefix, prefix + first))
+        self.database.run(gone, (self._person, prefix, prefix + first))
 
     def words_of(self, ids: Sequence[int]) -> dict[str, list[str]]:
         """What the index holds of messages that are about to go."""
@@ -360,8 +358,7 @@ class PostgresUndo:
             WHERE person = %(person)s
         """
         values = {"person": self._person, "sessions": numbers.get("sessions", 0), "blocks": numbers.get("blocks", 0)}
-        with self._database.writing() as connection:
-            connection.execute(back, values)
+        self._database.run(back, values)
 
     def session_row(self, session_id: str) -> dict[str, Any] | None:
         wanted = "SELECT row_to_json(s)::text FROM sessions s WHERE person = %s AND id = %s"

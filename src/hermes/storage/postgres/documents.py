@@ -274,8 +274,7 @@ class PostgresLease:
 
     def give_back(self) -> None:
         gone = "DELETE FROM documents WHERE person = %s AND name = %s AND data = %s"
-        with self._database.writing() as connection:
-            connection.execute(gone, (self._database.person, self._name, self._holder))
+        self._database.run(gone, (self._database.person, self._name, self._holder))
 
 
 class SeenRow(Seen):

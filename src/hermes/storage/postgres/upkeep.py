@@ -36,8 +36,7 @@ class PostgresImages:
         return None if row is None else bytes(row[0])
 
     def remove(self, names: Sequence[str]) -> None:
-        with self._database.writing() as connection:
-            connection.execute("DELETE FROM images WHERE person = %s AND name = ANY(%s)", (self._person, list(names)))
+        self._database.run("DELETE FROM images WHERE person = %s AND name = ANY(%s)", (self._person, list(names)))
 
 
 _ADD_SUMMARY = """
