@@ -12,7 +12,6 @@ import os
 from typing import TYPE_CHECKING
 
 from hermes.base.text import decode
-from hermes.base.values import value
 from hermes.storage.documents import SYNCED, YOURS, LocalDocuments, files_below
 from hermes.storage.files import Folder, make_private_folders
 
@@ -23,14 +22,6 @@ if TYPE_CHECKING:
 
 _LARGEST = 64 << 20
 _WAIT = 10.0
-
-
-@value
-class _Known:
-    """A file as both sides had it when they agreed."""
-
-    version: int
-    stamp: tuple[int, ...]
 
 
 class Mirror:
@@ -45,16 +36,15 @@ class Mirror:
         if self._documents is None:
             return
         known, rows, files = self._known(), self._documents.every(), self._files()
-        if {name: each.version for name, each in known.items()} == rows and {
-            name: each.stamp for name, each in known.items()
-        } == files:
+        if known.keys() == rows.keys() == files.keys() and all(
+            each == (rows[name], files[name]) for name, each in known.items()
+        ):
             return
         with self._documents.create() as folder, folder.lock(SYNCED, timeout=_WAIT):
             rows = self._documents.every()
             for name in sorted({*rows, *files}):
-                was = known.get(name)
-                theirs = rows.get(name) != (was.version if was else None)
-                ours = files.get(name) != (was.stamp if was else None)
+                version, stamp = known.get(name, (None, None))
+                theirs, ours = rows.get(name) != version, files.get(name) != stamp
                 if theirs:
                     self._fetch(name, there=name in rows, keep=ours)
                 elif ours:
@@ -125,13 +115,14 @@ class Mirror:
             found[name] = (status.st_size, status.st_ino, status.st_mtime_ns)
         return found
 
-    def _known(self) -> dict[str, _Known]:
+    def _known(self) -> dict[str, tuple[int, tuple[int, ...]]]:
+        """Each file as both sides had it when they agreed: the version of its row, and its stamp."""
         folder = Folder.open(self.path)
         if folder is None:
             return {}
         with folder:
             kept = decode(folder.read(SYNCED, at_most=_LARGEST) or b"{}")
-        return {name: _Known(version=version, stamp=tuple(stamp)) for name, (version, stamp) in dict(kept).items()}
+        return {name: (version, tuple(stamp)) for name, (version, stamp) in dict(kept).items()}
 
     def _remember(self, rows: dict[str, int]) -> None:
         files = self._files()

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import DamagedFile, StorageError
 from hermes.storage.local.damage import details_seal, seal
 from hermes.storage.local.database import Database, all_rows
-from hermes.storage.local.index import index_waiting, set_title
+from hermes.storage.local.index import complete
 from hermes.storage.local.schema import OPTIONAL, apply_steps, migrate
-from hermes.storage.ports import BULK_BATCH
 from hermes.storage.records import BLOCK, BLOCK_BITS, COLUMNS, COMPACTED, REWOUND, STATE_BITS, decode, encode
 
 if TYPE_CHECKING:
@@ -143,7 +142,6 @@ class Load:
     def __init__(self, path: str) -> None:
         self._database = Database.open(path, durability="turn")
         self._owners: dict[str, int] = {}
-        self._keys: dict[str, tuple[int, int]] = {}
         self._places: dict[int, int] = {}
         self._last: tuple[int, int] = (0, 0)
         self._sequences: dict[str, int] = {}
@@ -213,7 +211,6 @@ class Load:
             prompt = details.pop("system_prompt", None)
             row = (key, prompt, json.dumps(details) if details else None)
             connection.execute("INSERT INTO session_details VALUES (?, ?, ?, ?)", (*row, details_seal(*row)))
-        self._keys[f"{record['owner']}\x1f{name}"] = (key, owner)
         self._current = (name, key, owner)
         self.sessions += 1
 
@@ -251,16 +248,12 @@ class Load:
 
     def _complete(self) -> None:
         """The indexes, and a look at the whole."""
-        index_waiting(self._database, batch=BULK_BATCH)
+        verdict = complete(self._database)
         with self._database.writing() as connection:
             for table, number in self._sequences.items():  # numbers that were given out once are never given again
                 if table in ("sessions", "blocks", *_own_tables(connection)):
                     connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
                     connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, number))
-            titled = "SELECT key, owner, title FROM sessions WHERE title IS NOT NULL"
-            for key, owner, title in all_rows(connection, titled):
-                set_title(connection, key, owner, title)
-        verdict = self._database.row("PRAGMA integrity_check(1)")[0]
         if verdict != "ok":
             raise ValueError(f"the database made of it is not sound: {verdict}")
         self._database.sync()

@@ -14,7 +14,7 @@ from hermes.base.words import searchable
 from hermes.storage.local.database import REPAIR, all_rows
 from hermes.storage.local.schema import AUTOMERGE, NO_CRISIS, set_option
 from hermes.storage.local.sqlite_pages import varint
-from hermes.storage.ports import BATCH, SAID
+from hermes.storage.ports import BATCH, BULK_BATCH, SAID
 from hermes.storage.records import BLOCK, BLOCK_BITS, REWOUND, STATE_BITS, called, said
 
 if TYPE_CHECKING:
@@ -234,6 +234,15 @@ def segments(connection: apsw.Connection, table: str) -> int:
     # segments: seven bits to a byte, and the highest bit says that another byte follows.
     first, second = record[9:11]
     return int(first if first < 0x80 else (first & 0x7F) << 7 | second)  # noqa: PLR2004
+
+
+def complete(database: Database) -> str:
+    """Indexes all messages and titles of a database that was just filled; what is wrong with it, "ok" for nothing."""
+    index_waiting(database, batch=BULK_BATCH)
+    with database.writing() as connection:
+        for row in all_rows(connection, "SELECT key, owner, title FROM sessions WHERE title IS NOT NULL"):
+            set_title(connection, *row)
+    return str(database.row("PRAGMA integrity_check(1)")[0])
 
 
 def remove_rows(connection: apsw.Connection, message_ids: Iterable[int]) -> None:

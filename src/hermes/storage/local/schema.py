@@ -38,22 +38,22 @@ def migrate(database: Database) -> None:
         )
     if database.only_read and applied >= _READABLE:
         return  # what is stored can be read without the rest
-    _apply(database, MIGRATIONS, applied)
+    apply_steps(database, MIGRATIONS)
 
 
 def add_vectors(database: Database) -> None:
     """Makes room for vectors of meaning; only stores that are searched by meaning have it."""
-    _apply(database, OPTIONAL[:1], _applied(database))
+    apply_steps(database, OPTIONAL[:1])
 
 
 def add_summaries(database: Database) -> None:
     """Makes room for a graph of summaries; only stores whose context engine keeps one have it."""
-    _apply(database, OPTIONAL[1:2], _applied(database))
+    apply_steps(database, OPTIONAL[1:2])
 
 
 def add_images(database: Database) -> None:
     """Makes the messages with images quick to find; only stores that have some need it."""
-    _apply(database, OPTIONAL[2:3], _applied(database))
+    apply_steps(database, OPTIONAL[2:3])
 
 
 def schema_problems(connection: apsw.Connection) -> dict[str, str]:
@@ -95,11 +95,8 @@ def _schema_text(connection: apsw.Connection) -> dict[str, str]:
 
 
 def apply_steps(database: Database, steps: Sequence[Step]) -> None:
-    """The same for a database of another kind than `state.db`, with steps of its own."""
-    _apply(database, steps, _applied(database))
-
-
-def _apply(database: Database, steps: Sequence[Step], applied: set[str]) -> None:
+    """The same with steps of one's own, for a database of another kind than `state.db`."""
+    applied = _applied(database)
     for name, step in steps:
         if name not in applied:
             with database.writing() as connection:

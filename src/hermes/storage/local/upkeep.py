@@ -22,23 +22,12 @@ if TYPE_CHECKING:
 _PAGES_PER_STEP = 128
 _MANY_SEGMENTS = 16
 _LITTLE = 2  # changes of a merge that found nothing to merge
-_LAST_MOMENT = """
-    SELECT max(moment) FROM (
-        SELECT max(applied_at) AS moment FROM migrations WHERE applied_at <= :now
-        UNION ALL SELECT max(last_active) FROM sessions WHERE last_active <= :now
-        UNION ALL SELECT max(ended_at) FROM sessions WHERE ended_at <= :now
-    )
-"""
 
 
 class LocalMaintenance(Maintenance):
     """Counts, sizes and old sessions in SQLite."""
 
     _database: Database
-
-    def last_moment(self, now: float) -> float | None:
-        row = self._database.row(_LAST_MOMENT, {"now": now})
-        return None if row[0] is None else float(row[0])
 
     def sizes(self) -> dict[str, int]:
         return {

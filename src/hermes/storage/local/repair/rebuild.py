@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import StorageError
 from hermes.storage.local.damage import seal
 from hermes.storage.local.database import Database, all_rows
-from hermes.storage.local.index import index_waiting, set_title
+from hermes.storage.local.index import complete
 from hermes.storage.local.repair.salvage import Source
 from hermes.storage.local.schema import migrate
-from hermes.storage.ports import BULK_BATCH
 from hermes.storage.records import BLOCK, BLOCK_BITS, REWOUND, STATE_BITS, beginning, readable, unpacked
 
 if TYPE_CHECKING:
@@ -113,8 +112,10 @@ class _Rebuild:
             connection.executemany("INSERT OR REPLACE INTO state_meta VALUES (?, ?)", structure.meta.items())
             known = self._known(connection)
         self._result.summaries = structure.graph.write(self._database, known)
-        self._index()
-        self._verify()
+        self._progress("indexing and checking the result", 0, self._result.messages)
+        verdict = complete(self._database)
+        if verdict != "ok":
+            raise StorageError(f"the rebuilt database is not sound ({verdict}); nothing was replaced")
         return self._result
 
     def _copy_messages(self) -> None:
@@ -248,21 +249,6 @@ class _Rebuild:
 
     def _known(self, connection: apsw.Connection) -> set[int]:
         return {key for (key,) in all_rows(connection, "SELECT key FROM sessions")}
-
-    def _index(self) -> None:
-        self._progress("indexing", 0, self._result.messages)
-        index_waiting(self._database, batch=BULK_BATCH)
-        with self._database.writing() as connection:
-            for key, owner, title in all_rows(
-                connection, "SELECT key, owner, title FROM sessions WHERE title IS NOT NULL"
-            ):
-                set_title(connection, key, owner, title)
-
-    def _verify(self) -> None:
-        self._progress("checking the result", 0, 0)
-        verdict = self._database.row("PRAGMA integrity_check(1)")[0]
-        if verdict != "ok":
-            raise StorageError(f"the rebuilt database is not sound ({verdict}); nothing was replaced")
 
 
 def _number(value: object) -> int:
