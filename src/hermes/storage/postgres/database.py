@@ -131,7 +131,7 @@ class PersonDatabase:
         """Every commit is on the server's disk already."""
 
     def rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
-        return self.many(sql, [values])[0]
+        return self.many([(sql, values)])[0]
 
     def row(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
         return next(iter(self.rows(sql, values)), None)
@@ -139,10 +139,10 @@ class PersonDatabase:
     def column(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
         return [found for (found,) in self.rows(sql, values)]
 
-    def many(self, sql: str, several: Sequence[Sequence[Any] | dict[str, Any]]) -> list[list[Any]]:
-        """The rows of one question with several sets of values, in one round trip."""
+    def many(self, questions: Sequence[tuple[str, Sequence[Any] | dict[str, Any]]]) -> list[list[Any]]:
+        """The rows of several questions, in one round trip."""
         with self._asking() as connection:
-            asked = [connection.execute(_in_postgres(sql), values, binary=True) for values in several]
+            asked = [connection.execute(_in_postgres(sql), values, binary=True) for sql, values in questions]
             return [each.fetchall() for each in asked]
 
     def run(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> None:

@@ -30,6 +30,11 @@ _FREQUENCY = "SELECT frequency(%s::tsquery, %s::tsquery)"
 _MATCHING_TITLES = """
     SELECT key FROM sessions WHERE person = %s AND title_words @@ %s::tsquery ORDER BY key DESC LIMIT %s
 """
+_TOTALS = """
+    SELECT coalesce(sum(said_messages), 0)::bigint, coalesce(sum(said_words), 0)::bigint
+    FROM sessions WHERE person = %s
+"""
+_NEWER_BLOCKS = "SELECT block, session, first_place FROM blocks WHERE person = %s AND block > %s ORDER BY block"
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"(\*?)|(\()|(\))|(AND|OR|NOT)\b')
 
 
@@ -69,6 +74,7 @@ class PostgresIndex:
     def __init__(self, database: PersonDatabase, words: Words) -> None:
         self._database = database
         self._words = words
+        self._totals: tuple[int, int] | None = None  # as the running search has seen them
         self._held: dict[tuple[str, str], list[int]] = {}  # who holds a word, newest first, during one search
 
     def update(self, *, batch: int, most: int | None = None) -> int:
@@ -93,7 +99,8 @@ class PostgresIndex:
     def frequencies(self, table: str, expressions: Sequence[str]) -> list[int]:
         """Asks for all words at once, and keeps who holds them: the search asks for that next."""
         queries = {each: query for each in dict.fromkeys(expressions) if (query := self._query(each)) is not None}
-        found = self._database.many(_MATCHING_AT_ONCE, [self._values(table, each, _KEPT) for each in queries.values()])
+        asked = [(_MATCHING_AT_ONCE, self._values(table, each, _KEPT)) for each in queries.values()]
+        found = self._database.many(asked)
         counts = dict.fromkeys(expressions, 0)
         for (each, query), [(ids,)] in zip(queries.items(), found, strict=True):
             counts[each] = len(ids)
@@ -126,16 +133,15 @@ class PostgresIndex:
         return self._database.column(listed, (self._database.person, table, start, end, limit))
 
     def totals(self) -> tuple[int, int]:
-        counted = """
-            SELECT coalesce(sum(said_messages), 0)::bigint, coalesce(sum(said_words), 0)::bigint
-            FROM sessions WHERE person = %s
-        """
-        messages, words = self._database.row(counted, (self._database.person,))
+        totals, self._totals = self._totals, None
+        messages, words = totals or self._database.row(_TOTALS, (self._database.person,))
         return messages, words
 
     def blocks_after(self, block: int) -> list[tuple[int, int, int]]:
-        newer = "SELECT block, session, first_place FROM blocks WHERE person = %s AND block > %s ORDER BY block"
-        return self._database.rows(newer, (self._database.person, block))
+        """A search asks for these first; the totals, which it needs next, come in the same round trip."""
+        person = self._database.person
+        blocks, [self._totals] = self._database.many([(_NEWER_BLOCKS, (person, block)), (_TOTALS, (person,))])
+        return blocks
 
     def _values(self, table: str, query: str, limit: int) -> tuple[str | None, str | None, bool, int, int]:
         said, tools = (query, None) if table == SAID else (None, query)
