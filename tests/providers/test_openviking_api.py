@@ -8,7 +8,7 @@ import pytest
 from wire_server import WireService
 
 from hermes.base.errors import ProviderError
-from hermes.providers.http import Turn
+from hermes.providers.service import Turn
 from hermes.providers.services.openviking import OpenViking, as_messages
 
 

@@ -1,7 +1,6 @@
 """Questions to the facts: search, probe, related, reason, contradict.
 
 Exact joins over entities and words decide what is found; trust and age weigh it; in a search, so do the vectors.
-The two tools that a model sees come last.
 """
 
 from __future__ import annotations
@@ -11,13 +10,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import WriteRefused
 from hermes.base.words import STOP_WORDS, query_pieces
 from hermes.providers.facts.claims import claims_of, conflict, key_of, parts_of
-from hermes.providers.facts.store import ALIAS, CATEGORIES, PART, fact_vector, similarity, text_vector
+from hermes.providers.facts.store import ALIAS, PART, fact_vector, similarity, text_vector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from hermes.providers.facts.store import Fact, FactStore
 
@@ -62,7 +60,7 @@ class Reasoner:
     """Finds facts by words, entities and links between entities."""
 
     def __init__(self, store: FactStore, *, hrr_weight: float = 0.3, half_life_days: float = 0.0) -> None:
-        self._store = store
+        self.store = store
         self._hrr_weight = hrr_weight
         self._half_life = half_life_days
 
@@ -70,7 +68,7 @@ class Reasoner:
         self, query: str, *, category: str | None = None, min_trust: float = 0.3, limit: int = 10
     ) -> list[Found]:
         """Facts that share words with the query, best first."""
-        store = self._store
+        store = self.store
         pieces = [(written, stem) for written, stem in query_pieces(query, store.words) if written]
         content = [piece for piece in pieces if piece[0].casefold() not in STOP_WORDS] or pieces
         content = list(dict.fromkeys(content))[:_MOST_WORDS]
@@ -130,7 +128,7 @@ class Reasoner:
         """Pairs of facts that cannot both hold, the clearest first; with an entity, only pairs about it."""
         within = set(self._about(entity)) if entity else None
         pairs: dict[tuple[int, int], tuple[float, str]] = {}
-        for (slot,) in self._store.database.rows(_CROWDED_SLOTS, (_MOST_SLOTS,)):
+        for (slot,) in self.store.database.rows(_CROWDED_SLOTS, (_MOST_SLOTS,)):
             self._compare(slot, within, pairs)
         best = sorted(pairs.items(), key=lambda each: (-each[1][0], -max(each[0])))
         shown = (self._pair(pair, score, why) for pair, (score, why) in best if score >= threshold)
@@ -139,7 +137,7 @@ class Reasoner:
     def conflicts_of(self, fact_id: int, threshold: float = CONTRADICTION) -> list[int]:
         """The facts that a new one contradicts."""
         pairs: dict[tuple[int, int], tuple[float, str]] = {}
-        rows = self._store.database.rows("SELECT slot FROM fact_claims WHERE fact_id = ?", (fact_id,))
+        rows = self.store.database.rows("SELECT slot FROM fact_claims WHERE fact_id = ?", (fact_id,))
         for (slot,) in rows:
             self._compare(slot, {fact_id}, pairs)
         return [one if other == fact_id else other for (one, other), (score, _) in pairs.items() if score >= threshold]
@@ -152,11 +150,11 @@ class Reasoner:
         for entity_id, sure in self._entities(entity):
             for fact_id in self._facts_of(entity_id):
                 found[fact_id] = max(sure, found.get(fact_id, 0.0))
-        pieces = [written for written, _ in query_pieces(key_of(entity), self._store.words)]
+        pieces = [written for written, _ in query_pieces(key_of(entity), self.store.words)]
         if pieces:
             sql = "SELECT rowid FROM facts_fts WHERE facts_fts MATCH ? LIMIT ?"
             phrase = 'words : "' + " ".join(piece.replace('"', "") for piece in pieces) + '"'
-            for (fact_id,) in self._store.database.rows(sql, (phrase, _MOST_NEIGHBOURS)):
+            for (fact_id,) in self.store.database.rows(sql, (phrase, _MOST_NEIGHBOURS)):
                 found.setdefault(fact_id, 0.6)
         return found
 
@@ -164,10 +162,10 @@ class Reasoner:
         key = key_of(name)
         sql = "SELECT entity_id, kind FROM entity_names WHERE key = ? ORDER BY kind"
         found = [
-            (entity_id, 1.0 if kind <= ALIAS else 0.9) for entity_id, kind in self._store.database.rows(sql, (key,))
+            (entity_id, 1.0 if kind <= ALIAS else 0.9) for entity_id, kind in self.store.database.rows(sql, (key,))
         ]
         for part in parts_of(key):  # "Alice Johnson" is also the one Alice there is
-            rows = self._store.database.rows(sql, (part,))
+            rows = self.store.database.rows(sql, (part,))
             owners = [entity_id for entity_id, kind in rows if kind == PART]
             if len(owners) == 1:
                 found += [(entity_id, 0.8) for entity_id, kind in rows if kind <= ALIAS]
@@ -175,11 +173,11 @@ class Reasoner:
 
     def _facts_of(self, entity_id: int) -> list[int]:
         sql = "SELECT fact_id FROM fact_entities WHERE entity_id = ? ORDER BY fact_id DESC"
-        return [fact_id for (fact_id,) in self._store.database.rows(sql, (entity_id,))]
+        return [fact_id for (fact_id,) in self.store.database.rows(sql, (entity_id,))]
 
     def _entities_of(self, fact_id: int) -> list[tuple[int, str]]:
         sql = "SELECT e.entity_id, e.name FROM fact_entities l JOIN entities e USING (entity_id) WHERE l.fact_id = ?"
-        return [(entity_id, name) for entity_id, name in self._store.database.rows(sql, (fact_id,))]
+        return [(entity_id, name) for entity_id, name in self.store.database.rows(sql, (fact_id,))]
 
     def _ranked(self, sure: dict[int, float], min_trust: float, limit: int) -> list[Found]:
         facts = [fact for fact in self._facts(sure) if fact.trust >= min_trust]
@@ -205,7 +203,7 @@ class Reasoner:
         for _ in range(_MOST_STEPS):
             following: list[int] = []
             for fact_id in edge:
-                for (other,) in self._store.database.rows(_NEIGHBOURS, (fact_id, _MOST_NEIGHBOURS)):
+                for (other,) in self.store.database.rows(_NEIGHBOURS, (fact_id, _MOST_NEIGHBOURS)):
                     if other not in came_from:
                         came_from[other] = fact_id
                         following.append(other)
@@ -216,7 +214,7 @@ class Reasoner:
 
     def _compare(self, slot: str, within: set[int] | None, pairs: dict[tuple[int, int], tuple[float, str]]) -> None:
         sql = "SELECT fact_id FROM fact_claims WHERE slot = ? ORDER BY fact_id DESC LIMIT ?"
-        ids = [fact_id for (fact_id,) in self._store.database.rows(sql, (slot, _MOST_PER_SLOT))]
+        ids = [fact_id for (fact_id,) in self.store.database.rows(sql, (slot, _MOST_PER_SLOT))]
         if within is not None and within.isdisjoint(ids):
             return
         claims = [
@@ -234,7 +232,7 @@ class Reasoner:
                         pairs[pair] = (found.score, found.why)
 
     def _pair(self, pair: tuple[int, int], score: float, why: str) -> dict[str, Any]:
-        older, newer = (self._store.get(fact_id) for fact_id in pair)
+        older, newer = (self.store.get(fact_id) for fact_id in pair)
         here, there = (dict(self._entities_of(fact_id)) for fact_id in pair)
         both, any_of = here.keys() & there.keys(), here.keys() | there.keys()
         return {
@@ -249,19 +247,19 @@ class Reasoner:
         }
 
     def _facts(self, ids: Any) -> list[Fact]:
-        return self._store.facts_where("f.fact_id IN (SELECT value FROM json_each(?))", (json.dumps(list(ids)),))
+        return self.store.facts_where("f.fact_id IN (SELECT value FROM json_each(?))", (json.dumps(list(ids)),))
 
     def _vector(self, fact: Fact) -> bytes:
-        if len(fact.vector) == self._store.dimensions:
+        if len(fact.vector) == self.store.dimensions:
             return fact.vector
         # The setting was changed after this fact was stored; its own words say what the vector would be.
         names = [key_of(name) for _, name in self._entities_of(fact.fact_id)]
-        return fact_vector(self._store.words.of(fact.content), names, self._store.dimensions)
+        return fact_vector(self.store.words.of(fact.content), names, self.store.dimensions)
 
     def _weight(self, fact: Fact) -> float:
         if not self._half_life:
             return fact.trust
-        days = max(self._store.clock() - fact.updated_at, 0.0) / _DAY
+        days = max(self.store.clock() - fact.updated_at, 0.0) / _DAY
         return float(fact.trust * 0.5 ** (days / self._half_life))
 
 
@@ -276,154 +274,3 @@ def _path(came_from: dict[int, int | None], last: int) -> list[int]:
         path.append(at)
         at = came_from[at]
     return path[::-1]
-
-
-LIMIT, MOST = 10, 100
-
-
-class FactTools:
-    """The tools `fact_store` and `fact_feedback`."""
-
-    def __init__(
-        self,
-        store: FactStore,
-        reasoner: Reasoner,
-        *,
-        screen: Callable[[str], None],
-        min_trust: float,
-        session: Callable[[], str],
-    ) -> None:
-        self._store = store
-        self._reasoner = reasoner
-        self._screen = screen
-        self._min_trust = min_trust
-        self._session = session
-
-    def fact_store(self, given: dict[str, Any]) -> dict[str, Any]:
-        action = given.get("action")
-        actions: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
-            "add": self._add,
-            "search": self._search,
-            "probe": lambda given: self._entity_question(self._reasoner.probe, given),
-            "related": lambda given: self._entity_question(self._reasoner.related, given),
-            "reason": self._reason,
-            "contradict": self._contradict,
-            "update": self._update,
-            "remove": self._remove,
-            "list": self._list,
-        }
-        if action not in actions:
-            raise WriteRefused(f"there is no action {action!r}; the actions are {', '.join(actions)}", kind="arguments")
-        return actions[action](given)
-
-    def fact_feedback(self, given: dict[str, Any]) -> dict[str, Any]:
-        action = given.get("action")
-        if action not in ("helpful", "unhelpful"):
-            raise WriteRefused(f"action must be helpful or unhelpful, not {action!r}", kind="arguments")
-        return self._store.feedback(_fact_id(given), helpful=action == "helpful")
-
-    def _add(self, given: dict[str, Any]) -> dict[str, Any]:
-        content = _text(given, "content")
-        self._screen(content)
-        supersedes = given.get("supersedes")
-        fact_id, new = self._store.add(
-            content,
-            category=_category(given) or "general",
-            tags=str(given.get("tags") or ""),
-            entities=_names(given),
-            session=self._session(),
-            supersedes=int(supersedes) if supersedes is not None else None,
-        )
-        answer: dict[str, Any] = {"fact_id": fact_id, "status": "added" if new else "exists"}
-        if new and (against := self._reasoner.conflicts_of(fact_id)):
-            answer["contradicts"] = [self._store.get(each).shown() for each in against]
-            answer["hint"] = "if the new fact replaces one of these, remove or update that one"
-        return answer
-
-    def _search(self, given: dict[str, Any]) -> dict[str, Any]:
-        found = self._reasoner.search(
-            _text(given, "query"),
-            category=_category(given),
-            min_trust=self._trust(given),
-            limit=_limit(given),
-        )
-        self._store.note_retrieved(each.fact.fact_id for each in found)
-        return _results(found)
-
-    def _entity_question(self, question: Callable[..., Any], given: dict[str, Any]) -> dict[str, Any]:
-        found = question(_text(given, "entity"), min_trust=self._trust(given), limit=_limit(given))
-        self._store.note_retrieved(each.fact.fact_id for each in found)
-        return _results(found)
-
-    def _reason(self, given: dict[str, Any]) -> dict[str, Any]:
-        names = _names(given) or ([str(given["entity"])] if given.get("entity") else [])
-        if not names:
-            raise WriteRefused("reason needs entities, a list of names", kind="arguments")
-        found = self._reasoner.reason(names, min_trust=self._trust(given), limit=_limit(given))
-        self._store.note_retrieved(each.fact.fact_id for each in found)
-        return _results(found)
-
-    def _contradict(self, given: dict[str, Any]) -> dict[str, Any]:
-        found = self._reasoner.contradict(entity=str(given.get("entity") or ""), limit=_limit(given))
-        return {"results": found, "count": len(found)}
-
-    def _update(self, given: dict[str, Any]) -> dict[str, Any]:
-        content = given.get("content")
-        if content is not None:
-            self._screen(str(content))
-        fact_id = _fact_id(given)
-        now = self._store.update(
-            fact_id,
-            content=None if content is None else str(content),
-            category=_category(given),
-            tags=None if given.get("tags") is None else str(given["tags"]),
-            trust_delta=float(given.get("trust_delta") or 0.0),
-            entities=_names(given),
-        )
-        return {"updated": True, "fact_id": now, **({"superseded": fact_id} if now != fact_id else {})}
-
-    def _remove(self, given: dict[str, Any]) -> dict[str, Any]:
-        return {"removed": self._store.remove(_fact_id(given))}
-
-    def _list(self, given: dict[str, Any]) -> dict[str, Any]:
-        facts = self._store.listed(
-            category=_category(given), min_trust=float(given.get("min_trust") or 0.0), limit=_limit(given)
-        )
-        return {"facts": [fact.shown() for fact in facts], "count": len(facts)}
-
-    def _trust(self, given: dict[str, Any]) -> float:
-        return self._min_trust if given.get("min_trust") is None else float(given["min_trust"])
-
-
-def _results(found: list[Any]) -> dict[str, Any]:
-    return {"results": [each.shown() for each in found], "count": len(found)}
-
-
-def _text(given: dict[str, Any], key: str) -> str:
-    text = given.get(key)
-    if not isinstance(text, str) or not text.strip():
-        raise WriteRefused(f"{given.get('action')} needs {key}", kind="arguments")
-    return text
-
-
-def _names(given: dict[str, Any]) -> list[str]:
-    names = given.get("entities") or []
-    return [str(name) for name in ([names] if isinstance(names, str) else names) if str(name).strip()]
-
-
-def _category(given: dict[str, Any]) -> str | None:
-    category = given.get("category")
-    if category is not None and category not in CATEGORIES:
-        raise WriteRefused(f"category must be one of {', '.join(CATEGORIES)}, not {category!r}", kind="arguments")
-    return category
-
-
-def _fact_id(given: dict[str, Any]) -> int:
-    try:
-        return int(given["fact_id"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise WriteRefused(f"{given.get('action')} needs fact_id, a number", kind="arguments") from error
-
-
-def _limit(given: dict[str, Any]) -> int:
-    return min(max(int(given.get("limit") or LIMIT), 1), MOST)

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ProviderError
 from hermes.providers.config import described, read_elsewhere
-from hermes.providers.http import ServiceProvider, clean, digest, distinct_id, question, text_of
 from hermes.providers.manager import home_of_the_caller
+from hermes.providers.service import ServiceProvider, clean, digest, distinct_id, question, text_of
 from hermes.safety.secrets import mask_secrets
 from hermes.storage.files import Folder, explain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hermes.providers.http import Entry, Turn
+    from hermes.providers.service import Entry, Turn
 
 _KNOWN = "registry.json"  # the file that says which project has its history where
 _PROJECTS = "projects"
@@ -352,9 +352,7 @@ class ByteRoverProvider(ServiceProvider[Brv]):
         self._asked("What do you know about the person?", _QUERY_SECONDS)
         return f"brv answers, {len(self._tree.notes()):,} notes in {self._tree.folder}"
 
-    def forget_person(self) -> str:
-        if not self._person:
-            return ""
+    def _forget(self) -> str:
         notes = len(self._tree.notes())
         self.shutdown()
         history = remove_history(self._tree.folder)

@@ -17,8 +17,8 @@ from urllib.parse import quote
 from hermes.base.errors import ProviderError
 from hermes.providers.config import configured, described, read_config, read_elsewhere
 from hermes.providers.delivery import TurnBatches
-from hermes.providers.http import (
-    Remote,
+from hermes.providers.http import Remote, unless_missing
+from hermes.providers.service import (
     ServiceProvider,
     bullets,
     clean,
@@ -28,11 +28,10 @@ from hermes.providers.http import (
     plain_id,
     question,
     text_of,
-    unless_missing,
 )
 
 if TYPE_CHECKING:
-    from hermes.providers.http import Entry, Turn
+    from hermes.providers.service import Entry, Turn
 
 CLOUD = "https://api.hindsight.vectorize.io"
 FRESH = ("world", "experience")  # what was just said; observations are made of it later, in the background
@@ -201,9 +200,7 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         self._describe(bank)
         return f"Hindsight {version} answers, {api.documents(bank):,} documents in the bank {bank}"
 
-    def forget_person(self) -> str:
-        if not self._person:
-            return ""
+    def _forget(self) -> str:
         template = str(self._config["bank_id_template"])
         if "{session}" in template:
             raise ProviderError(

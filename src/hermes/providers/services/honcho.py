@@ -13,8 +13,8 @@ from hermes.base.errors import ProviderError
 from hermes.base.values import value
 from hermes.providers.config import TEXTS, configured, described, home_of, read_config, read_elsewhere, save_config
 from hermes.providers.delivery import TurnBatches
-from hermes.providers.http import (
-    Remote,
+from hermes.providers.http import Remote, unless_missing
+from hermes.providers.service import (
     SendOnce,
     ServiceProvider,
     bullets,
@@ -25,7 +25,6 @@ from hermes.providers.http import (
     plain_id,
     question,
     text_of,
-    unless_missing,
 )
 from hermes.settings.environment import secret
 from hermes.storage.files import Folder
@@ -33,7 +32,7 @@ from hermes.storage.files import Folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from hermes.providers.http import Entry, Turn
+    from hermes.providers.service import Entry, Turn
 
 CLOUD = "https://api.honcho.dev"
 LONGEST_QUERY = 10_000
@@ -491,9 +490,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         known = len(api.conclusions(peers.observer, peers.user))
         return f"Honcho answers, {known:,} conclusions about {peers.user} in the workspace {api.workspace}"
 
-    def forget_person(self) -> str:
-        if not self._person:
-            return ""
+    def _forget(self) -> str:
         if self._config["pinUserPeer"]:
             raise ProviderError(
                 f"pinUserPeer makes everybody the peer {self._peers.user}, so what one person said cannot be told from "

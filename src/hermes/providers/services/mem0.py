@@ -12,8 +12,9 @@ from urllib.parse import quote
 
 from hermes.base.errors import PACKAGES, ProviderError, command
 from hermes.providers.config import configured, described
-from hermes.providers.http import (
-    Remote,
+from hermes.providers.http import Remote
+from hermes.providers.manager import home_of_the_caller
+from hermes.providers.service import (
     SendOnce,
     ServiceProvider,
     bullets,
@@ -24,7 +25,6 @@ from hermes.providers.http import (
     question,
     text_of,
 )
-from hermes.providers.manager import home_of_the_caller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Memory = dict[str, Any]
     from collections.abc import Iterator
 
-    from hermes.providers.http import Entry, Turn
+    from hermes.providers.service import Entry, Turn
 
 CLOUD = "https://api.mem0.ai"
 TAG = "hermes_key"  # in the metadata of what we store: the same for every attempt to store it
@@ -281,9 +281,7 @@ class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
         else:
             self._keep(new)
 
-    def forget_person(self) -> str:
-        if not self._person:  # without a person these are everybody's
-            return ""
+    def _forget(self) -> str:
         backend = self._opened()
         gone, left = forget_all(lambda: (str(each["id"]) for each in backend.all()), backend.delete)
         still = f" ({left:,} are still there)" if left else ""

@@ -14,8 +14,8 @@ from urllib.parse import quote
 from hermes.base.errors import ProviderError
 from hermes.providers.base import RECALLED
 from hermes.providers.config import configured, described, read_config, read_elsewhere, save_config
-from hermes.providers.http import (
-    Remote,
+from hermes.providers.http import Remote, misfit, unless_missing
+from hermes.providers.service import (
     SendOnce,
     ServiceProvider,
     bullets,
@@ -23,17 +23,15 @@ from hermes.providers.http import (
     count_of,
     digest,
     distinct_id,
-    misfit,
     one_of,
     question,
     text_of,
-    unless_missing,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hermes.providers.http import Entry, Turn
+    from hermes.providers.service import Entry, Turn
 
 _SLOW = 30.0
 _MEMORIES = {"memories?": [{"uri": str}], "resources?": [{"uri": str}], "skills?": [{"uri": str}]}
@@ -337,9 +335,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         user = self._user()
         return f"OpenViking answers, {self._opened().count():,} memories of {user}"
 
-    def forget_person(self) -> str:
-        if not self._person:
-            return ""
+    def _forget(self) -> str:
         api, user = self._opened(), self._user()
         busy = self._commits_under_way(time.monotonic() + _COMMIT_SECONDS)
         sessions = api.sessions()

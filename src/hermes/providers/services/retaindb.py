@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.providers.config import described
-from hermes.providers.http import (
-    Remote,
+from hermes.providers.http import Remote, unless_missing
+from hermes.providers.service import (
     ServiceProvider,
     bullets,
     clean,
@@ -19,13 +19,12 @@ from hermes.providers.http import (
     plain_id,
     question,
     text_of,
-    unless_missing,
 )
 from hermes.safety.secrets import find_secrets
 from hermes.storage.files import Folder
 
 if TYPE_CHECKING:
-    from hermes.providers.http import Entry, Turn
+    from hermes.providers.service import Entry, Turn
 
 CLOUD = "https://api.retaindb.com"
 _HEAVY = frozenset({"embedding", "embeddings", "vector", "vectors"})
@@ -186,9 +185,7 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
         api = self._opened()
         return f"RetainDB answers, {len(api.profile()):,} memories of {api.user_id} in project {api.project}"
 
-    def forget_person(self) -> str:
-        if not self._person:
-            return ""
+    def _forget(self) -> str:
         api = self._opened()
         gone, left = forget_all(lambda: (str(each["id"]) for each in api.profile() if "id" in each), api.forget)
         still = f" ({left:,} are still there)" if left else ""

@@ -11,8 +11,8 @@ from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.providers.config import described, read_config, save_config
-from hermes.providers.http import (
-    Remote,
+from hermes.providers.http import Remote, unless_missing
+from hermes.providers.service import (
     ServiceProvider,
     bullets,
     clean,
@@ -22,12 +22,11 @@ from hermes.providers.http import (
     plain_id,
     question,
     text_of,
-    unless_missing,
 )
 
 if TYPE_CHECKING:
     Message = dict[str, str]
-    from hermes.providers.http import Entry, Turn
+    from hermes.providers.service import Entry, Turn
 
 SOURCE = "hermes"
 _HITS = {"results": [{"id": (str, int)}]}
@@ -289,9 +288,7 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
         facts = len(found["static"]) + len(found["dynamic"])
         return f"Supermemory answers (API {api.name}), {facts:,} facts in the profile of {self._container}"
 
-    def forget_person(self) -> str:
-        if not self._person:
-            return ""
+    def _forget(self) -> str:
         api = self._speak()
         said = f"deleted {api.clear(self._container):,} documents of the container {self._container}"
         found = api.profile(self._container)
