@@ -78,7 +78,7 @@ def test_an_export_for_a_recipient_is_opened_with_the_secret_key(home: Path, tmp
     export_home(str(home), out, Selection(), lock=Lock(recipients=[str(secret.to_public())]))
     with pytest.raises(SettingsError, match="--identity"):
         import_home(out, str(tmp_path / "back"), key=said(""))
-    with pytest.raises(DamagedFile, match=r"no key in .*other.txt is one of its recipients"):
+    with pytest.raises(DamagedFile, match=r"other.txt has no key of a recipient"):
         import_home(out, str(tmp_path / "back"), key=Key(passphrase=str, identity=str(tmp_path / "other.txt")))
     key = Key(passphrase=str, identity=str(tmp_path / "key.txt"))
     assert import_home(out, str(tmp_path / "back"), key=key).messages == 2

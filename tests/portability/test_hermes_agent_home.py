@@ -103,7 +103,7 @@ def test_who_comes_with_a_home_of_hermes_agent_is_told_the_one_command_that_adop
     assert "→ `hermes import hermes-agent` makes this home ours" in hermes("doctor", "--offline").out
     assert "`hermes import hermes-agent` makes this home ours" in hermes("sessions", "list").err
     shown = hermes("import", "hermes-agent", "--dry-run").out
-    assert "a preview, nothing is changed yet: " in shown
+    assert "preview, nothing has been changed: " in shown
     assert f"- other: `{home}/logs` (nothing in Hermes reads it)" in shown
     done = hermes("import", "hermes-agent", "--yes").out
     assert ", carried out: " in done
@@ -204,7 +204,7 @@ def test_secrets_settings_and_databases_that_stand_in_the_way_are_named(
     items = hermes("import", "hermes-agent", str(source), "--migrate-secrets", "--dry-run", "--json").json["items"]
     said = {item["reason"] for item in items}
     assert {"it has this value already", "another value is there", "it is not a database of hermes-agent"} <= said
-    assert "another program's database is in its place; adopt that one first" in said
+    assert "another program's database is in the home; run `hermes import hermes-agent` first" in said
     (source / ".env").write_text("OPENROUTER_API_KEY=sk-or-2\n", encoding="utf-8")
     items = hermes("import", "hermes-agent", str(source), "--migrate-secrets", "--dry-run", "--json").json["items"]
     assert "it is there already" in {item["reason"] for item in items if item["kind"] == "secrets"}

@@ -87,7 +87,7 @@ def migrating(home: Path, meanwhile: Callable[[HomeCopy], object]) -> None:
 def test_what_somebody_writes_meanwhile_stops_the_migration_where_both_write(home: Path) -> None:
     store = MemoryStore.open(home)
     store.add("memory", "Mine.", cause=Cause(origin="user"))
-    with pytest.raises(StorageError, match=r"MEMORY\.md.* was changed by another program meanwhile"):
+    with pytest.raises(StorageError, match=r"MEMORY\.md.* was changed by another program during the migration"):
         migrating(home, lambda _: store.add("memory", "Said meanwhile.", cause=Cause(origin="user")))
     assert MemoryStore.open(home).entries("memory") == ("Mine.", "Said meanwhile.")
     assert not (home / "SOUL.md").exists()
@@ -136,7 +136,7 @@ def test_a_database_that_a_migration_changes_must_not_change_meanwhile(home: Pat
             db.create_session(title="Imported")
         with SessionDB.open(home / "state.db") as db:
             db.create_session(title="Meanwhile")
-        with pytest.raises(StorageError, match=r"state\.db was changed by another program meanwhile"):
+        with pytest.raises(StorageError, match=r"state\.db was changed by another program during the migration"):
             copy.swap()
     with SessionDB.open(home / "state.db") as db:
         assert {session.title for session in db.list_sessions()} == {"Mine", "Meanwhile"}
@@ -370,7 +370,7 @@ def test_a_foreign_database_that_is_written_all_the_time_is_refused(tmp_path: Pa
             os.utime(path)
 
     sys.addaudithook(write_meanwhile)
-    with pytest.raises(StorageError, match="being written all the time"):
+    with pytest.raises(StorageError, match="keeps changing while it is copied"):
         merged(str(path), str(tmp_path / "scratch"))
     writing = False
     with pytest.raises(DamagedFile, match="cannot be read with its log"):

@@ -50,7 +50,7 @@ REQUIREMENTS |= {
     "claw.markdown": ("notes become entries with their headings; code and tables are kept", "product"),
     "claw.screened": ("memory enters through the scanner with the origin import", "product"),
     "claw.secrets": (
-        "secrets come over only with --migrate-secrets, and only those on the list",
+        "secrets are copied only with --migrate-secrets, and only those on the list",
         "003 OpenClaw Migration",
     ),
     "claw.skills": ("skills come over; a taken name is skipped, overwritten or renamed", "003 OpenClaw Migration"),

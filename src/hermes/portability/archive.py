@@ -1,8 +1,8 @@
-"""Files of others, read without following a link or altering a byte, and archives of ours.
+"""Reads and writes our archives, and reads files of other programs without changing them or following links.
 
-An archive is a zip or a folder with `manifest.json`, which names every file with its size and checksum. It may be
-encrypted with age, by a passphrase or for recipients. `age -d backup.zip.age > backup.zip` opens it without Hermes. It
-is held in memory whole, because nothing of it may be written in plain text on the way.
+An archive is a zip file or a folder. Its `manifest.json` lists every file with its size and checksum. An archive may be
+encrypted with age, with a passphrase or for recipients; `age -d backup.zip.age > backup.zip` opens it without Hermes.
+An encrypted archive is built and opened in memory, so that no plain text is written to disk.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MAGIC = b"age-encryption.org/"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
-    """What an archive is encrypted with: a passphrase, or the public keys (age1…, ssh-…) of who may open it."""
+    """What encrypts an archive: a passphrase, or the public keys (age1…, ssh-…) of its recipients."""
 
     passphrase: str = ""
     recipients: Sequence[str] = ()
@@ -52,7 +52,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """What opens an archive: a file with secret keys, or the passphrase, which is asked for when it is needed."""
+    """What opens an encrypted archive: a file with secret keys, or a function that asks for the passphrase."""
 
     passphrase: Callable[[], str]
     identity: str = ""
@@ -66,13 +66,11 @@ class Key:
                 return io.BytesIO(age.passphrase.decrypt(data, self.passphrase()))
             if not self.identity:
                 raise SettingsError(
-                    f"{path} is encrypted for a recipient; name the file with the secret key: --identity"
+                    f"{path} is encrypted for a recipient; name the file with the secret key with --identity"
                 )
             return io.BytesIO(age.decrypt(data, _identities(age, self.identity)))
         except age.DecryptError as error:
-            wrong = (
-                "the passphrase is wrong" if with_passphrase else f"no key in {self.identity} is one of its recipients"
-            )
+            wrong = "the passphrase is wrong" if with_passphrase else f"{self.identity} has no key of a recipient"
             raise DamagedFile(f"{path} cannot be opened: {wrong}, or the file was altered ({error})") from error
 
 
@@ -87,7 +85,7 @@ def _library() -> Any:
     try:
         import pyrage
     except ImportError as error:
-        raise ExtraMissing(f"encryption needs the package pyrage: {command('encrypt')} brings it") from error
+        raise ExtraMissing(f"encryption needs the package pyrage: {command('encrypt')} installs it") from error
     return pyrage
 
 
@@ -130,7 +128,7 @@ _LONGEST_NAME = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One file of an archive; `kind` says what an import makes of it."""
+    """One file of an archive; `kind` says how an import treats it."""
 
     path: str
     kind: str
@@ -140,7 +138,7 @@ class Entry:
 
 
 class Contents:
-    """Takes what an `ArchiveWriter` takes, and keeps only names, sizes and checksums."""
+    """Has the interface of an `ArchiveWriter`, but keeps only names, sizes and checksums."""
 
     def __init__(self, about: dict[str, Any]) -> None:
         self.about = about
@@ -159,9 +157,9 @@ class Contents:
 
 
 class ArchiveWriter(Contents):
-    """Use it in a `with` block: when it ends without an error, the archive is checked and gets its name.
+    """Writes an archive in a `with` block: at its end the archive is read back, checked and given its final name.
 
-    With a `lock` it is encrypted; until then it is in memory only.
+    With a `lock`, it is built in memory and encrypted before anything is written.
     """
 
     def __init__(self, out: str, about: dict[str, Any], lock: Lock | None = None) -> None:
@@ -175,10 +173,10 @@ class ArchiveWriter(Contents):
 
     def __enter__(self) -> Self:
         if os.path.lexists(self.out):
-            raise StorageError(f"{self.out} is there already; name another file, or remove it first")
+            raise StorageError(f"{self.out} already exists; choose another name, or remove it first")
         if (self._lock is not None) != self.out.endswith(ENCRYPTED):
             raise StorageError(
-                f"{self.out}: an archive is encrypted when its name ends with .zip{ENCRYPTED}, and only then"
+                f"{self.out}: give an encrypted archive a name that ends with .zip{ENCRYPTED}, and no other archive"
             )
         make_private_folders(os.path.dirname(self.out))
         try:
@@ -207,7 +205,7 @@ class ArchiveWriter(Contents):
                 self._complete()
         finally:
             if self._zip is not None:
-                for each in (self._zip, self._file):  # one that cannot be closed in order keeps none of them open
+                for each in (self._zip, self._file):  # if one fails to close, still close the other
                     with contextlib.suppress(ValueError, OSError):
                         each.close()
             remove_tree(self._part)
@@ -234,7 +232,7 @@ class ArchiveWriter(Contents):
             raise explain("write", self.out, error) from error
 
     def _encrypt(self, lock: Lock) -> None:
-        """Checks what is in memory, and that what is encrypted was written: nobody here may be able to open it."""
+        """Checks the archive in memory, then compares the written bytes: we may have no key to open them."""
         with zipfile.ZipFile(self._file) as written:
             ArchiveReader(self.out, written, len(self._file.getvalue())).verify()  # type: ignore[attr-defined]
         sealed = lock.seal(self._file.getvalue())  # type: ignore[attr-defined]
@@ -245,12 +243,12 @@ class ArchiveWriter(Contents):
             os.fsync(file.fileno())
             file.seek(0)
             if file.read() != sealed:
-                raise StorageError(f"{self.out} could not be read back as it was written; check the disk")
+                raise StorageError(f"{self.out} was read back with other bytes than were written; check the disk")
 
     @contextlib.contextmanager
     def _opened(self, path: str, *, executable: bool) -> Iterator[IO[bytes]]:
         mode = 0o700 if executable else PRIVATE_FILE
-        with explained("write", self.out):  # closing it may fail as well
+        with explained("write", self.out):  # closing the file can fail too
             if self._zip is not None:
                 info = zipfile.ZipInfo(path, _DAY_ZERO)
                 info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3
@@ -263,7 +261,7 @@ class ArchiveWriter(Contents):
 
 
 class ArchiveReader:
-    """Reads a zip or folder within limits, so that a hostile archive cannot fill the disk."""
+    """Reads a zip file or folder within limits, so that a hostile archive cannot fill the disk."""
 
     def __init__(self, path: str, archive: zipfile.ZipFile | None, packed: int | None = None) -> None:
         """`packed` is the size of the zip archive."""
@@ -272,23 +270,23 @@ class ArchiveReader:
         self._packed = packed
         self.about = self._read_manifest()
         files = self.about.get("files") or ()
-        check_limits(path, [0] * len(files), packed)  # too many are refused before they are read
+        check_limits(path, [0] * len(files), packed)  # refuse too many before reading any
         self.entries = {entry.path: entry for entry in map(_entry, files)}
         self._check()
 
     @classmethod
     @contextlib.contextmanager
     def open(cls, path: str, key: Key | None = None) -> Iterator[ArchiveReader]:
-        """`key` opens an encrypted archive, in memory."""
+        """Opens an archive; `key` decrypts an encrypted one in memory."""
         if not os.path.exists(path):
-            raise NotFound(f"there is no archive {path}")
+            raise NotFound(f"{path} does not exist; name an archive")
         if os.path.isdir(path):
             yield cls(path, None)
             return
         whole: str | io.BytesIO = path
         if is_encrypted(path):
             if key is None:
-                raise StorageError(f"{path} is encrypted; its passphrase or a secret key opens it")
+                raise StorageError(f"{path} is encrypted; give its passphrase or a secret key")
             whole = key.open(path)
         size = os.stat(path).st_size
         try:
@@ -299,18 +297,18 @@ class ArchiveReader:
 
     @staticmethod
     def is_archive(path: str) -> bool:
-        """Whether there is a manifest; what it says is looked at when the archive is opened."""
+        """Whether there is a manifest; its contents are checked when the archive is opened."""
         if os.path.isdir(path):
             return os.path.isfile(os.path.join(path, MANIFEST))
         if is_encrypted(path):
-            return True  # what is in it shows when it is opened
+            return True  # its contents are unknown until it is decrypted
         if not zipfile.is_zipfile(path):
             return False
         with zipfile.ZipFile(path) as archive:
             return MANIFEST in archive.namelist()
 
     def read(self, path: str) -> Iterator[bytes]:
-        """The file piece by piece; an error at its end when its size or checksum is not the announced one."""
+        """Yields the file in pieces; raises at its end if size or checksum differ from the manifest."""
         entry = self.entries[path]
         digest, size = hashlib.sha256(), 0
         with self._opened(path) as file:
@@ -324,7 +322,7 @@ class ArchiveReader:
             raise DamagedFile(f"{path} in {self.path} does not match its checksum; use another copy of the archive")
 
     def check_format(self, wanted: str, version: int, hint: str) -> None:
-        """Refuses an archive of another kind, or of a Hermes that is newer than this one."""
+        """Refuses an archive of another kind, or one that a newer Hermes wrote."""
         if self.about.get("format") != wanted:
             raise DamagedFile(f"{self.path} is {hint}")
         given = self.about.get("version")
@@ -332,13 +330,13 @@ class ArchiveReader:
             raise StorageError(f"{self.path} was written by a newer Hermes (version {given}); upgrade this one first")
 
     def unpack(self, path: str, target: str, inside: str) -> None:
-        """Writes a file of the archive below a folder."""
+        """Writes a file of the archive into the folder `target`."""
         with create_inside(target, inside, 0o700 if self.entries[path].executable else PRIVATE_FILE) as file:
             for piece in self.read(path):
                 file.write(piece)
 
     def verify(self) -> int:
-        """Reads everything; returns how many files match their checksums, all of them or it raises."""
+        """Reads every file and returns their number; raises if one does not match its checksum."""
         for path in self.entries:
             for _ in self.read(path):
                 pass
@@ -349,7 +347,7 @@ class ArchiveReader:
             return file.read(count)
         except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError) as error:
             raise DamagedFile(f"{path} in {self.path} cannot be read ({error}); use another copy") from error
-        except Exception as error:  # zlib.error, without loading zlib for it
+        except Exception as error:  # zlib.error; catching it by name would load zlib
             raise DamagedFile(f"{path} in {self.path} cannot be unpacked ({error}); use another copy") from error
 
     @contextlib.contextmanager
@@ -377,23 +375,25 @@ class ArchiveReader:
         except (ValueError, RecursionError) as error:
             raise DamagedFile(f"{MANIFEST} in {self.path} is not JSON ({str(error)[:100]})") from error
         if not isinstance(about, dict) or len(data) > _LARGEST_MANIFEST:
-            raise DamagedFile(f"{MANIFEST} in {self.path} is not one of ours")
+            raise DamagedFile(f"{MANIFEST} in {self.path} is not a manifest of Hermes")
         return about
 
     def _check(self) -> None:
         if len(self.entries) != len(self.about.get("files") or ()):
-            raise UnsafePath(f"{self.path} names a file twice; it was not made by Hermes")
+            raise UnsafePath(f"{self.path} lists a file twice; Hermes did not make it")
         check_limits(self.path, [entry.bytes for entry in self.entries.values()], self._packed)
         if self._zip is not None:
             names = [info.filename for info in self._zip.infolist()]
             if len(names) != len(set(names)) or set(names) != {MANIFEST, *self.entries}:
-                raise UnsafePath(f"{self.path} holds other files than its manifest names; it was not made by Hermes")
+                raise UnsafePath(
+                    f"{self.path} holds files that its manifest does not list, or lacks some; Hermes did not make it"
+                )
             for info in self._zip.infolist():
                 if stat.S_ISLNK(info.external_attr >> 16) or info.flag_bits & 1:
-                    raise UnsafePath(f"{info.filename} in {self.path} is a link or encrypted; it is not ours")
+                    raise UnsafePath(f"{info.filename} in {self.path} is a link or encrypted; Hermes did not make it")
         folded = {path.casefold() for path in self.entries}
         if len(folded) != len(self.entries):
-            raise UnsafePath(f"{self.path} holds names that differ only in capitals; some systems cannot keep both")
+            raise UnsafePath(f"{self.path} holds names that differ only in case, which some systems cannot store")
 
 
 def check_limits(path: str, sizes: Sequence[int], packed: int | None) -> None:
@@ -411,19 +411,19 @@ def check_limits(path: str, sizes: Sequence[int], packed: int | None) -> None:
 
 
 def checked_name(path: Any) -> str:
-    """The name itself when it stays inside wherever it is unpacked, on every system."""
+    """Returns the name if, on every system, unpacking it stays inside the target folder."""
     parts = path.split("/") if isinstance(path, str) else []
     if (
         not parts
         or len(path) > _LONGEST_NAME
         or any(part in ("", ".", "..") or part != part.strip("\r\n\t") for part in parts)
-        or MIGRATING in parts  # notes of what to put back are only believed where they were written
+        or MIGRATING in parts  # an archive must not bring the marker of an unfinished migration
         or "\\" in path
         or "\0" in path
         or (len(parts[0]) > 1 and parts[0][1] == ":")
     ):
         raise UnsafePath(
-            f"the archive holds the name {str(path)[:80]!r}, which leads out of it or is kept for us; "
+            f"the archive holds the name {str(path)[:80]!r}, which leads out of the target folder or is reserved; "
             "nothing was unpacked"
         )
     return str(path)
@@ -431,7 +431,7 @@ def checked_name(path: Any) -> str:
 
 @contextlib.contextmanager
 def create_inside(root: str, path: str, mode: int) -> Iterator[IO[bytes]]:
-    """A new file below `root`, its folders made private; none of them may be a link."""
+    """Creates a file below `root` with private folders; no part of its path may be a link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     with (
         _folder_of(root, path, "write") as (folder, name),
@@ -445,14 +445,14 @@ def create_inside(root: str, path: str, mode: int) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def open_inside(root: str, path: str) -> Iterator[IO[bytes]]:
-    """A regular file below `root`; no link on the way is followed."""
+    """Opens a regular file below `root` without following links."""
     with _folder_of(root, path, "read") as (folder, name), open_regular(name, folder) as file:
         yield file
 
 
 @contextlib.contextmanager
 def _folder_of(root: str, path: str, verb: str) -> Iterator[tuple[int, str]]:
-    """The folder of a file below `root`, reached without following a link (made to "write"), and the file's name."""
+    """The open folder that holds a file below `root`, and the file's name; to write, missing folders are made."""
     no_link = os.O_NOFOLLOW if verb == "write" else 0
     folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | no_link)
     try:
@@ -472,7 +472,7 @@ def _folder_of(root: str, path: str, verb: str) -> Iterator[tuple[int, str]]:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a file or folder of ours; a link is removed, never followed. Rubbish that stays is no error."""
+    """Removes a file or folder; a link is removed, not followed. If that fails, the leftovers do no harm."""
     with contextlib.suppress(OSError):
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
@@ -520,7 +520,7 @@ Stamp = tuple[int, ...]
 
 @contextlib.contextmanager
 def open_regular(path: str, folder: int | None = None) -> Iterator[IO[bytes]]:
-    """A regular file, open for reading; a link is not followed, and a pipe or device is refused."""
+    """Opens a regular file for reading; links are not followed, pipes and devices refused."""
     with os.fdopen(os.open(path, _READ, dir_fd=folder), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise UnsafePath(f"{path} is not a regular file; move it away and try again")
@@ -528,7 +528,7 @@ def open_regular(path: str, folder: int | None = None) -> Iterator[IO[bytes]]:
 
 
 def stamp(path: str) -> Stamp:
-    """Tells two versions of a file apart; of a folder it says only that it is one."""
+    """Changes whenever the file changes; for a folder, says only that it is one."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -542,7 +542,7 @@ def database_stamps(path: str) -> list[Stamp]:
 
 @contextlib.contextmanager
 def opened_unchanged(path: str) -> Iterator[apsw.Connection]:
-    """A database of another program with what is in its log; its files and their times stay as they are."""
+    """Opens another program's database, log included, without changing its files or their times."""
     with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
         connection = open_unchanged(merged(path, place))
         if connection is None:
@@ -556,7 +556,7 @@ def opened_unchanged(path: str) -> Iterator[apsw.Connection]:
 
 
 def merged(path: str, place: str) -> str:
-    """The path itself, or, when the database has a log, a copy in the folder `place` that contains the log."""
+    """The path itself or, if the database has a log, a copy in the folder `place` with the log applied."""
     if not any(os.path.lexists(path + suffix) for suffix in DATABASE_FILES[1:]):
         return path
     copy = os.path.join(place, "merged.db")
@@ -568,7 +568,7 @@ def merged(path: str, place: str) -> str:
             _lay_over(path, copy)
             return copy
         time.sleep(_PAUSE)
-    raise StorageError(f"{path} is being written all the time; end the program that has it open and try again")
+    raise StorageError(f"{path} keeps changing while it is copied; close the program that has it open and try again")
 
 
 def _copy_whole(path: str, to: str) -> None:
@@ -577,7 +577,7 @@ def _copy_whole(path: str, to: str) -> None:
             shutil.copyfileobj(source, target, _PIECE)
     except FileNotFoundError:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(to)  # of an earlier try
+            os.unlink(to)  # left by an earlier attempt
     except OSError as error:
         raise explain("copy", path, error) from error
 
@@ -587,15 +587,15 @@ def _lay_over(path: str, copy: str) -> None:
         connection = apsw.Connection(copy)
         try:
             connection.pragma("trusted_schema", False)
-            connection.pragma("journal_mode", "DELETE")  # brings the log into the file and removes it
+            connection.pragma("journal_mode", "DELETE")  # applies the log and removes it
         finally:
             connection.close()
     except apsw.Error as error:
-        raise DamagedFile(f"{path} cannot be read with its log ({error}); copy it anew from where it came") from error
+        raise DamagedFile(f"{path} cannot be read with its log ({error}); copy it again from its source") from error
 
 
 def read_text(path: str) -> str:
-    """The file as text; a link, a device or a giant is refused, odd bytes are read as well as can be."""
+    """The file as text; refuses links, devices and very large files, and replaces invalid bytes."""
     from hermes.memory.entries import decode
 
     return decode(read_bytes(path)).text
@@ -615,7 +615,7 @@ def read_bytes(path: str, at_most: int = LARGEST_FILE) -> bytes:
 
 
 def files_below(folder: str) -> Iterator[tuple[str, str]]:
-    """Relative and full path of each regular file below a folder; links are passed over."""
+    """Relative and full path of each regular file below a folder; links are skipped."""
     count = 0
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if not os.path.islink(os.path.join(place, name)))
@@ -624,7 +624,9 @@ def files_below(folder: str) -> Iterator[tuple[str, str]]:
             if stat.S_ISREG(os.lstat(path).st_mode):
                 count += 1
                 if count > _MOST_BELOW:
-                    raise StorageError(f"{folder} holds more than {_MOST_BELOW:,} files; look at what is in it")
+                    raise StorageError(
+                        f"{folder} holds more than {_MOST_BELOW:,} files; remove what does not belong there"
+                    )
                 yield os.path.relpath(path, folder), path
 
 

@@ -1,4 +1,4 @@
-"""Writes conversations as JSONL that imports byte for byte, as Markdown, and as one HTML page."""
+"""Writes conversations as JSONL that can be imported unchanged, as Markdown, or as one HTML page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Exported:
 def export(
     db: SessionDB, sessions: Iterable[Session], writer: Writer, progress: Callable[[int], None] | None = None
 ) -> Exported:
-    """Writes the sessions and their messages, without those that are damaged, and says how many."""
+    """Writes the sessions and their messages, except damaged ones, and counts both."""
     pages = Pages.of_db(db)
     chosen = sorted(sessions, key=lambda session: session.key)
     writer.begin(chosen)
@@ -64,7 +64,7 @@ def export(
 
 
 class Writer:
-    """One output format. `write` takes a piece of the output, `mask` hides the secrets in a text."""
+    """One output format. `write` receives the output in pieces; `mask` hides the secrets in a text."""
 
     def __init__(self, write: Callable[[str], object], mask: Mask) -> None:
         self._write = write
@@ -79,7 +79,7 @@ class Writer:
 
     @abstractmethod
     def message(self, session: Session, message: StoredMessage) -> None:
-        """One message of the session named last."""
+        """One message of the current session."""
 
     def end(self) -> None:
         """After the last message."""
@@ -89,16 +89,16 @@ class Writer:
 
 
 class JsonlWriter(Writer):
-    """One line per session first (parents before children), then one per message, session after session.
+    """Writes one line per session (parents before children), then one per message, session by session.
 
-    Sessions come in the order of their last use, so that an import restores the order of the list too.
+    Sessions are sorted by their last use, so that an import restores the order of the list.
     """
 
     def __init__(self, db: SessionDB, write: Callable[[str], object], mask: Mask) -> None:
         super().__init__(write, mask)
         self._db = db
         self._pages = Pages.of_db(db)
-        self._pointed_to: set[int] = set()  # sessions whose messages a compacted block or a copy names by their ids
+        self._pointed_to: set[int] = set()  # sessions whose message ids a compacted block or a copy refers to
         self._places = Places()
 
     def begin(self, sessions: Sequence[Session]) -> None:
@@ -112,7 +112,7 @@ class JsonlWriter(Writer):
                 key = parents[key]
 
     def session(self, session: Session) -> None:
-        """Nothing is written here: all sessions stand at the beginning."""
+        """Writes nothing: `begin` has written all sessions."""
         del session
         self._places = Places()
 
@@ -122,19 +122,19 @@ class JsonlWriter(Writer):
         if message.compacted:
             flags["compacted"] = True
         said = {key: value for key, value in message.message.items() if key != "timestamp"}
-        if said.get("outside") == "import":  # true of any file, and of any home it is brought into
+        if said.get("outside") == "import":  # any import adds this mark anyway
             del said["outside"]
         if ORDER in said:
             said[ORDER] = self._places.order(said[ORDER])
         images = said.pop(IMAGES, None)
         content = change_texts(said, self._mask)
-        if images is not None:  # whole: a name or bytes that were masked would lead to nothing
+        if images is not None:  # unmasked: a masked file name or masked bytes would be useless
             content[IMAGES] = [self._image(each) for each in images] if isinstance(images, list) else images
         content["timestamp"] = message.timestamp  # always last, whether the message had one or not
         self._line({"type": "message", "session": session.id, **flags, "message": content})
 
     def _image(self, entry: Any) -> Any:
-        """An image with its bytes, so that a file of conversations is all there is to carry."""
+        """An image with its bytes, so that the exported file is complete by itself."""
         if not isinstance(entry, dict) or "url" in entry:
             return change_texts(entry, self._mask)
         data = self._db.images.read(entry)
@@ -184,7 +184,7 @@ class MarkdownWriter(Writer):
 
 
 def _markdown(message: Mapping[str, Any], text: str, about: str, mask: Mask) -> str:
-    """A message with its calls under a heading that says who spoke, and `about` it when."""
+    """A message with its tool calls; the heading has the speaker, and `about` (time and notes)."""
     text = mask(text)
     body = f"{fenced(text) if message['role'] == 'tool' else text}\n\n" if text else ""
     for name, arguments in tool_calls(message):
@@ -198,7 +198,7 @@ def _speaker(message: Mapping[str, Any]) -> str:
 
 
 def tool_calls(message: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Name and arguments of each call, as text."""
+    """Name and arguments of each tool call, as text."""
     found = []
     calls = message.get("tool_calls") or []
     for call in calls if isinstance(calls, list) else [calls]:

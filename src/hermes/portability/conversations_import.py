@@ -1,4 +1,4 @@
-"""Reads conversations from our own and OpenAI-format JSONL, each message at most once.
+"""Imports conversations from our own and OpenAI-format JSONL, each message at most once.
 
 Three kinds of lines are understood, in any mixture: `{"type": "session" | "message", …}` as the export writes them, a
 whole conversation `{"messages": […]}`, and single messages `{"role": …, "content": …}`. A session that is already
@@ -40,7 +40,7 @@ _MOST_PLACES = 1_000_000
 
 
 def rightly_noted(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields without those of ours that we would not have written so."""
+    """The fields without those of ours that do not have the shape in which we write them."""
     return {name: given for name, given in fields.items() if name not in _SHAPES or _SHAPES[name](given)}
 
 
@@ -79,17 +79,17 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
         _are(given, _is_range) and sum(max(last - first, 0) + 1 for first, last in given) <= _MOST_PLACES
     ),
     "copy_of": _is_count,
-    "outside": lambda given: isinstance(given, str) and bool(given),  # nobody else can say that a text is ours
+    "outside": lambda given: isinstance(given, str) and bool(given),  # a file cannot claim that a text is our own
     "prompt_sections": lambda given: _are(given, lambda each: _has(each, ("name",), ("characters", "tokens"))),
     "replaced_prompt": lambda given: isinstance(given, str),
-    # Other programs note more there than we do, which stays.
+    # Other programs record more here; that is kept.
     "usage": lambda given: isinstance(given, dict) and _is_count(given.get("input_tokens", 0)),
 }
 
 
 _MILLISECONDS = 1e11
 _LATEST = 1e12
-# Columns of a hermes-agent export that say where a row stood, not what was said.
+# Columns of a hermes-agent export that describe the row, not the message.
 _BOOKKEEPING = frozenset(("id", "session_id", "active", "compacted", "observed"))
 _SAID_AT = ("timestamp", "created_at", "create_time", "created", "date", "time")
 _BEGUN_AT = ("started_at", *_SAID_AT)
@@ -97,11 +97,11 @@ _TEXTS = ("model", "project", "cwd", "end_reason")
 
 
 class BadLine(Exception):
-    """A line that cannot be taken in, with the reason in words."""
+    """A line that cannot be imported; the message gives the reason."""
 
 
 def clean_message(message: Any) -> dict[str, Any]:
-    """The message as it will be stored; raises BadLine when it is none."""
+    """The message as it will be stored; raises BadLine if it is not a message."""
     if not isinstance(message, dict):
         raise BadLine(f"a message is a {type(message).__name__}, not a JSON object")
     clean = dict(storable(rightly_noted(message)))
@@ -124,7 +124,7 @@ def clean_message(message: Any) -> dict[str, Any]:
 
 
 def begun_at(record: dict[str, Any]) -> float | None:
-    """When a conversation began, as far as it says; programs have different names for it."""
+    """When a conversation began, if its record says so; programs use different names for this field."""
     return said_at(record, _BEGUN_AT)
 
 
@@ -133,7 +133,7 @@ def said_at(record: dict[str, Any], names: tuple[str, ...]) -> float | None:
 
 
 def session_fields(record: dict[str, Any], source: str) -> dict[str, Any]:
-    """Arguments for `create_session`; what has no column goes along as a detail."""
+    """Arguments for `create_session`; fields without a column are kept as details."""
     name = record.get("id")
     if not isinstance(name, str) or not name.strip():
         raise BadLine("its session has no id")
@@ -187,7 +187,7 @@ _ARGUMENTS = frozenset(("session_id", "source", "title", "started_at", "parent_s
 
 
 class _Ids:
-    """Which id each message of a file got, in as many runs as there are gaps, and what that changes in messages."""
+    """Maps ids in the file to the new ids, stored as runs, and updates the pointers in messages."""
 
     def __init__(self, renumbered: Renumbered | None) -> None:
         self._renumbered = renumbered
@@ -206,8 +206,8 @@ class _Ids:
         self._runs.append((old, new, 1))
 
     def pointing(self, message: dict[str, Any], *, are_known: bool) -> dict[str, Any]:
-        """Pointing to messages here; `are_known` says whether the file tells the ids that they had."""
-        if COPY in message:  # one that leads to nothing would lead to a stranger here
+        """The message with its pointers updated; `are_known` says whether the file has the old ids."""
+        if COPY in message:  # a pointer left unchanged would refer to an unrelated message
             found = self._between(message[COPY], message[COPY])
             message = {key: part for key, part in message.items() if key != COPY}
             message |= {COPY: found[0][0]} if found else {}
@@ -216,7 +216,7 @@ class _Ids:
         return message
 
     def _between(self, first: int, last: int) -> list[tuple[int, int]]:
-        """The new ids, as runs, of the messages that had these ids, ends included."""
+        """The new ids, as runs, of the messages with old ids from `first` to `last`."""
         if not self._sorted:
             self._runs.sort(key=itemgetter(0))
             self._sorted = True
@@ -232,14 +232,14 @@ class _Ids:
 
 
 class Places:
-    """Places of a session's messages when those that were taken back or are damaged stay behind."""
+    """New places of a session's messages when undone or damaged ones are left out."""
 
     def __init__(self) -> None:
         self._left_out: list[int] = []
         self._following = 0
 
     def take(self, place: int) -> None:
-        """The message at this place goes along; whatever lies before it and was not taken stays behind."""
+        """Keeps the message at this place; earlier ones that were not kept are left out."""
         self._left_out += range(self._following, place)
         self._following = place + 1
 
@@ -257,12 +257,12 @@ LONGEST_LINE = 64 << 20
 _CHUNK = 1 << 20
 _BATCH = 500
 _REPORTED = 100
-_ENOUGH_TO_NAME = 8  # single messages that name their conversation: a file that grows keeps its name
+_ENOUGH_TO_NAME = 8  # single messages that determine the id, which stays the same when the file grows
 
 
 @dataclass(slots=True, kw_only=True)
 class Imported:
-    """What an import did; problems are the first (line number, what is wrong) of all bad lines."""
+    """What an import did; `problems` are line number and reason of the first bad lines."""
 
     sessions: int = 0
     messages: int = 0
@@ -284,13 +284,14 @@ class Importer:
         on_bytes: Callable[[int], None] | None = None,
         renumbered: Renumbered | None = None,
     ) -> None:
-        """`renumbered` turns the pointers of what a compaction wrote to the ids that its messages get here."""
+        """`renumbered` changes the ids in messages that a compaction wrote to the new ids."""
         self._db = db
         self._ids = _Ids(renumbered)
         self._source = source
         self._title = title
         self._on_problem = on_problem
         self._on_bytes = on_bytes
+        self._done = 0
         self._result = Imported()
         self._open: _Receiver | None = None
         self._seen: dict[str, int] = {}
@@ -299,8 +300,8 @@ class Importer:
         self._loose_session: str | None = None
 
     def read(self, file: BinaryIO) -> Imported:
-        """Takes in every line that can be understood; the others are reported and do not stop the rest."""
-        return self.take(_lines(file, self._on_bytes))
+        """Imports every line that can be understood, and reports the others."""
+        return self.take(numbered_lines(file, self._advance))
 
     def take(self, lines: Iterable[tuple[int, bytes | None]]) -> Imported:
         """The same for lines with their numbers; None stands for one that is too long."""
@@ -318,6 +319,11 @@ class Importer:
             self._close()
         self._db.sync()
         return self._result
+
+    def _advance(self, count: int) -> None:
+        self._done += count
+        if self._on_bytes is not None:
+            self._on_bytes(self._done)
 
     def _line(self, number: int, line: bytes | None) -> None:
         record = _parsed(line)
@@ -340,7 +346,7 @@ class Importer:
             raise BadLine("it is neither a session, nor a message, nor a conversation with messages")
 
     def _session(self, record: dict[str, Any]) -> str:
-        """Makes the session unless it is there; returns its id."""
+        """Creates the session if it does not exist; returns its id."""
         fields = session_fields(record, self._source)
         name: str = fields["session_id"]
         if self._db.find_session(name) is None:
@@ -378,7 +384,7 @@ class Importer:
             self._settle_loose()
 
     def _settle_loose(self) -> None:
-        """Gives the single messages seen so far a session of their own, named after them."""
+        """Puts the single messages seen so far into a session, whose id is derived from them."""
         if not self._loose:
             return
         messages = [message for _, message in self._loose]
@@ -397,7 +403,7 @@ class Importer:
         if self._open is None or self._open.session_id != session_id:
             self._close()
             if self._db.find_session(session_id) is None:
-                raise BadLine(f"there is no session {session_id!r}; its line is missing or further down")
+                raise BadLine(f"there is no session {session_id!r}; its line is missing or comes later")
             seen = self._seen.get(session_id, 0)
             self._open = _Receiver(self._db, session_id, self._result, self._ids, seen=seen)
         try:
@@ -421,7 +427,7 @@ class Importer:
 
 
 class _Receiver:
-    """Adds messages to one session, after passing over those it already holds."""
+    """Adds messages to one session, after comparing with those it already holds."""
 
     def __init__(self, db: SessionDB, session_id: str, result: Imported, ids: _Ids, *, seen: int) -> None:
         self.session_id = session_id
@@ -436,7 +442,7 @@ class _Receiver:
 
     def add(self, message: dict[str, Any], *, compacted: bool, number: int | None) -> None:
         if number is not None and WRITTEN in message:
-            self.flush()  # it points to messages before it, which have their ids then
+            self.flush()  # it refers to earlier messages, which have ids after this
         given, message = message, self._ids.pointing(message, are_known=number is not None)
         stored = next(self._stored, None) if self._stored is not None else None
         if stored is None:
@@ -444,13 +450,13 @@ class _Receiver:
             self._waiting.append((as_imported(message), compacted, number))
             if len(self._waiting) >= _BATCH:
                 self.flush()
-        elif _same(stored, message) or _same(stored, given):  # the latter where it was exported from
+        elif _same(stored, message) or _same(stored, given):  # the second in the home it was exported from
             self._ids.note(number, stored.id)
             self._result.already_there += 1
         else:
             raise BadLine(
-                f"session {self.session_id!r} is already there and differs from message {self.seen + 1} on; "
-                "it is left as it is"
+                f"session {self.session_id!r} is already there and differs from message {self.seen + 1} onwards; "
+                "it was not changed"
             )
         self.seen += 1
 
@@ -468,7 +474,7 @@ class _Receiver:
 
 
 def _same(stored: StoredMessage, message: dict[str, Any]) -> bool:
-    """Equal in everything that was said and a file may note; time and grade may have been added by a store."""
+    """Equal except for the time and the mark `outside`, which a store may have added."""
     kept = bare(storable(rightly_noted(stored.message)))
     added = ("timestamp", "outside")
     old = {key: value for key, value in kept.items() if key not in added}
@@ -488,7 +494,7 @@ def _parsed(line: bytes | None) -> dict[str, Any]:
 
 
 def _chunks(lines: Iterable[tuple[int, bytes | None]]) -> Iterator[list[tuple[int, bytes | None]]]:
-    """What goes into one transaction, read before it begins: a slow source must not make other writers wait."""
+    """Batches for one transaction each, read before it begins, so that a slow source blocks no other writer."""
     chunk: list[tuple[int, bytes | None]] = []
     size = 0
     for number, line in lines:
@@ -501,18 +507,22 @@ def _chunks(lines: Iterable[tuple[int, bytes | None]]) -> Iterator[list[tuple[in
         yield chunk
 
 
-def _lines(file: BinaryIO, on_bytes: Callable[[int], None] | None) -> Iterator[tuple[int, bytes | None]]:
-    """Numbered lines that are not blank; None instead of one that is too long to hold."""
-    number = done = 0
+def numbered_lines(
+    file: BinaryIO, on_bytes: Callable[[int], object] | None = None
+) -> Iterator[tuple[int, bytes | None]]:
+    """Lines that are not blank, with their numbers; None for one that is too long to hold.
+
+    `on_bytes` receives the size of each line, its end included.
+    """
+    number = 0
     while line := file.readline(LONGEST_LINE):
         number += 1
-        done += len(line)
-        whole = True
-        while not line.endswith(b"\n") and (rest := file.readline(LONGEST_LINE)):
-            whole, line = False, rest
-            done += len(rest)
+        whole, size = True, len(line)
+        while not line.endswith(b"\n") and (line_end := file.readline(LONGEST_LINE)):
+            whole, line = False, line_end
+            size += len(line_end)
         if on_bytes is not None:
-            on_bytes(done)
+            on_bytes(size)
         if not whole:
             yield number, None
         elif line.strip():
@@ -524,7 +534,7 @@ def _beginning(messages: list[dict[str, Any]]) -> float | None:
 
 
 def _at_latest_known(moment: float, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Messages that do not say when they were said, with the moment of the one before, or when it all began."""
+    """Gives messages without a time that of the message before, or of the beginning."""
     dated = []
     for message in messages:
         moment = message["timestamp"] if isinstance(message.get("timestamp"), float) else moment
@@ -533,7 +543,7 @@ def _at_latest_known(moment: float, messages: list[dict[str, Any]]) -> list[dict
 
 
 def _name_for(messages: list[dict[str, Any]]) -> str:
-    """The same id for the same conversation, so that importing it again finds it."""
+    """An id derived from the messages, so that importing the conversation again finds it."""
     said = [{key: value for key, value in message.items() if key != "timestamp"} for message in messages]
     content = json.dumps(said, sort_keys=True).encode()
     return f"import_{hashlib.sha256(content).hexdigest()[:20]}"

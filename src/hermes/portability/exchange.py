@@ -1,17 +1,17 @@
-"""A home that is built beside the real one and takes its place by one rename, or not at all.
+"""Builds a home beside the real one and puts it in place with one rename, or not at all.
 
 `NewHome` is built from an archive; the home it replaces is kept beside it. `HomeCopy` is a copy of the home that a
-migration changes; the home it replaces is removed, because all of it is in the copy. In the copy files are hard links:
-it costs little, and programs that have a file of the home open go on with the same file. What is written in place
-(histories, databases that the migration changes) is copied. Locks move over last, so that whoever holds one keeps it.
+migration changes; the home it replaces is removed, because all of it is in the copy. Files in the copy are hard
+links, so the copy is cheap, and programs that have a file of the home open keep using the same file. Files that are
+written in place (histories, databases that the migration changes) are copied. Locks are moved last, so that whoever
+holds one keeps it.
 
-While it is built, the folder `HOME.arriving-…` holds an empty folder `.migrating`. One that a killed program left is
-removed by the next migration.
+While the new home is built, its folder `HOME.arriving-…` holds an empty folder `.migrating`. The next migration removes
+what a killed one left.
 
-An import, a migration or a restore can bring things that act. They stay disabled until the person agrees: settings
-that let something run, reach or be reached, plug-ins, and the server's list of keys are moved into `disabled/` of the
-home, with the same names; `enable` puts them back. What the home in use has already, with the same content, was agreed
-to before and stays enabled.
+An import, a migration or a restore can bring settings that let something run, connect or be reached, plug-ins, and the
+server's list of keys. They are moved into the home's folder `disabled/`, under the same names, until the person agrees;
+`enable` puts them back. Whatever the current home already has with the same content stays enabled.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _LOCKS = (".lock", ".lock.queue")
 
 
 class NewHome:
-    """`path` is where the new home is built; `put_in_place` exchanges it with the real one."""
+    """A new home, built at `path`; `put_in_place` exchanges it with the real one."""
 
     def __init__(self, home: str) -> None:
         self.home = os.path.abspath(home)
@@ -76,8 +76,8 @@ class NewHome:
             self._remove_abandoned()
             if os.path.ismount(self.home):
                 raise StorageError(
-                    f"{self.home} is the top of a file system, so that nothing can take its place; "
-                    "move the home into a folder below it, and name that with --home or HERMES_HOME"
+                    f"{self.home} is a mount point, so another folder cannot take its place; "
+                    "move the home into a folder inside it, and set --home or HERMES_HOME to that"
                 )
             make_private_folders(os.path.join(self.path, MIGRATION_FOLDER))
             held.callback(self._remove_unless_placed, was_there=was_there)
@@ -88,7 +88,7 @@ class NewHome:
         self._held.close()
 
     def put_in_place(self) -> str | None:
-        """The new home in the place of the old one; returns where the old one is kept, None when it was empty."""
+        """Puts the new home in place; returns where the old one is kept, or None if it was empty."""
         kept = f"{self._name}.before-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
         backups = os.path.join(self.home, _BACKUPS)
         if os.path.isdir(backups) and not os.path.lexists(os.path.join(self.path, _BACKUPS)):
@@ -96,7 +96,7 @@ class NewHome:
         database = os.path.join(self.home, DATABASE)
         if os.path.exists(database):
             with alone(database):
-                pass  # a process that has the old one open would delete the log of the new one when it closes it
+                pass  # a process with the old database open would delete the new one's log on closing
         self._exchange(kept)
         path = os.path.join(self._parent, kept)
         if is_empty(path):
@@ -105,7 +105,7 @@ class NewHome:
         return path
 
     def _exchange(self, aside: str) -> None:
-        """Swaps the two homes; the old one gets the name `aside`."""
+        """Swaps the two homes and renames the old one to `aside`."""
         with Folder.create(self._parent) as parent:
             if parent.exchange(self._built, self._name):
                 parent.sync()
@@ -117,7 +117,7 @@ class NewHome:
             parent.sync()
 
     def _rename_both(self, parent: Folder, aside: str) -> None:
-        """Where names cannot be exchanged there is a moment without a home; a file beside it says what follows."""
+        """Without an atomic exchange the home is gone for a moment; a file beside it lets others finish the rename."""
         mark = self._name + ARRIVING
         with FileLock(parent, mark, timeout=0):
             with parent.open_for_append(mark) as file:
@@ -133,7 +133,7 @@ class NewHome:
                 parent.remove(mark)
 
     def _remove_abandoned(self) -> None:
-        """What a killed run left: a home that was never put in place, or an old one that has no name yet."""
+        """Removes a home that a killed run never put in place, and names an old one that it had not named yet."""
         self._unmark(self.home)
         for name in os.listdir(self._parent):
             process = name.removeprefix(self._name + _BUILDING).partition("-")[0]
@@ -158,17 +158,19 @@ class NewHome:
 
 
 class HomeCopy(NewHome):
-    """The copy that a migration changes: `with HomeCopy(path) as copy: …; copy.swap()`.
+    """A copy of the home that a migration changes: `with HomeCopy(path) as copy: …; copy.swap()`.
 
-    Paths that callers give are those of the real home. `after` is called when the copy is in place, for what cannot be
-    in it: files of a folder outside the home.
+    Callers pass paths of the real home. The functions in `after` run once the copy is in place; they write files
+    outside the home.
     """
 
     def __init__(self, home: str) -> None:
         super().__init__(home)
         self.after: list[Callable[[], object]] = []
-        self._taken: dict[str, tuple[Stamp, Stamp]] = {}  # what stood there, in the home and in the copy
-        self._databases: dict[str, list[Stamp]] = {}  # those that nobody may write meanwhile, as they were
+        self._taken: dict[
+            str, tuple[Stamp, Stamp]
+        ] = {}  # the stamps of each file when it was copied, in the home and in the copy
+        self._databases: dict[str, list[Stamp]] = {}  # stamps of databases that must not change meanwhile
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -182,29 +184,29 @@ class HomeCopy(NewHome):
         return self
 
     def inside(self, *names: str) -> str:
-        """Where a path of the home is in the copy; a link that leads out of the home is refused."""
+        """The path in the copy that corresponds to one in the home; refuses a link that leads out of the home."""
         inside = os.path.relpath(os.path.join(self.home, *names), self.home)
         path = os.path.join(self.path, inside)
         if inside.startswith("..") or not self.holds(os.path.dirname(path)):
             real = os.path.realpath(os.path.dirname(path))
             raise UnsafePath(
-                f"{os.path.join(self.home, *names)} leads out of the home, to {real}; put a real folder there and try "
-                "again"
+                f"{os.path.join(self.home, *names)} leads out of the home, to {real}; replace the link with a folder "
+                "and try again"
             )
         return path
 
     def holds(self, path: str) -> bool:
-        """Whether a path is really in the copy, wherever links lead."""
+        """Whether a path, with all links resolved, is inside the copy."""
         real, own = os.path.realpath(path), os.path.realpath(self.path)
         return real == own or real.startswith(os.path.join(own, ""))
 
     def home_of(self, home: Home) -> Home:
-        """The home, or a profile of it, in the copy."""
+        """The copy of the home or of one of its profiles."""
         root = self.path if home.root == self.home else home.root
         return Home(path=self.inside(home.path), root=root, profile=home.profile, above=home.above)
 
     def write(self, data: bytes, *names: str, mode: int = 0o600) -> None:
-        """Puts a file in place, whole."""
+        """Writes a file in the copy."""
         path = self.inside(*names)
         make_private_folders(os.path.dirname(path))
         with Folder.create(os.path.dirname(path)) as folder:
@@ -216,12 +218,12 @@ class HomeCopy(NewHome):
         remove_tree(self.inside(*names))
 
     def reserve(self, path: str) -> None:
-        """From here on the database must not change in the home, or the copy will not take its place."""
+        """Makes `swap` refuse if this database changes in the home from now on."""
         with alone(path):
             self._databases[path] = database_stamps(path)
 
     def own_database(self, path: str) -> str:
-        """The path in the copy of a database that can be written, with all that the real one holds."""
+        """Path of a writable copy of a database, with everything the real one holds."""
         copy = self.inside(path)
         if not os.path.exists(path) or path in self._databases:
             return copy
@@ -243,10 +245,10 @@ class HomeCopy(NewHome):
         return copy
 
     def swap(self) -> None:
-        """Puts the copy in the place of the home, with what others changed meanwhile elsewhere in the home.
+        """Puts the copy in place, with the changes that other programs made to the home meanwhile.
 
-        When they changed what the migration changes too, it is refused. The locks of memory are held until the old
-        home is gone, so that whoever waits for one cannot write to it.
+        Refuses if they changed a file that the migration changed too. Holds the locks of memory until the old home is
+        gone, so that nobody who waits for one writes to the old home.
         """
         with contextlib.ExitStack() as held:
             for path in self._taken:
@@ -262,7 +264,7 @@ class HomeCopy(NewHome):
             for place, _, _ in os.walk(self.path):
                 with Folder.create(place) as folder:
                     folder.sync()
-            make_private_folders(os.path.join(self.home, MIGRATION_FOLDER))  # the old home may be removed
+            make_private_folders(os.path.join(self.home, MIGRATION_FOLDER))  # marks the old home as removable
             try:
                 self._exchange(f"{self._built}-old")
             except BaseException:
@@ -278,7 +280,7 @@ class HomeCopy(NewHome):
             act()
 
     def _take(self, path: str) -> None:
-        """Takes a file or folder over into the copy."""
+        """Links or copies a file or folder into the copy."""
         real, copy = os.path.join(self.home, path), os.path.join(self.path, path)
         try:
             if os.path.isdir(real) and not os.path.islink(real):
@@ -289,7 +291,7 @@ class HomeCopy(NewHome):
             else:
                 self._link(real, copy)
         except FileNotFoundError:
-            return  # somebody has just finished with it
+            return  # removed a moment ago
         except OSError as error:
             raise explain("copy", real, error) from error
         self._taken[path] = (stamp(real), stamp(copy))
@@ -306,7 +308,7 @@ class HomeCopy(NewHome):
                 shutil.copy2(real, copy, follow_symlinks=False)
 
     def _take_changes(self) -> None:
-        """Takes over what others changed since; refuses what the migration has changed too."""
+        """Copies what others changed since; refuses if the migration changed the same file."""
         there = [path for path in _files(self.home) if not path.endswith(_LOCKS)]
         databases = {path + suffix for path in self._databases for suffix in (*DATABASE_FILES, "-shm")}
         for path in (*there, *(self._taken.keys() - set(there))):
@@ -323,7 +325,7 @@ class HomeCopy(NewHome):
 
 
 def is_empty(home: str) -> bool:
-    """Whether nothing is there that somebody would miss."""
+    """Whether the home holds nothing that anybody would miss."""
     if not os.path.isdir(home):
         return not os.path.lexists(home)
     for _, folders, files in os.walk(home):
@@ -335,13 +337,13 @@ def is_empty(home: str) -> bool:
 
 @contextlib.contextmanager
 def _migration_lock(home: str) -> Iterator[None]:
-    """The right to migrate this home; somebody else who has it is named."""
+    """Allows one migration of a home at a time; the error names the process that runs one."""
     with Folder.create(home) as folder:
         lock = FileLock(folder, LOCK, timeout=_LOCK_TIMEOUT)
         try:
             lock.__enter__()
         except LockTimeout as error:
-            raise LockTimeout(f"{home} is being migrated; {error}") from error
+            raise LockTimeout(f"another migration of {home} is running; {error}") from error
         with lock:
             yield
 
@@ -356,7 +358,7 @@ def _files(home: str) -> Iterator[str]:
 
 
 def _changed(path: str) -> StorageError:
-    return StorageError(f"{path} was changed by another program meanwhile; nothing was migrated, try again")
+    return StorageError(f"{path} was changed by another program during the migration; nothing was migrated; try again")
 
 
 DISABLED = "disabled"
@@ -364,15 +366,15 @@ _PLUGINS = "plugins"
 _FILES = {
     SERVER_KEYS: "the people of the server and their keys",
     "trust.json": "the folders that are trusted",
-    "rules.json": "rules that the agent is held to",
-    "reminders.json": "reminders that come up by themselves",
+    "rules.json": "rules for the agent",
+    "reminders.json": "reminders",
 }
 _LARGEST = 64 << 20
 _LONGEST = 160
 
 
 def disable(new: str, in_use: str) -> list[str]:
-    """Disables what could act in a home that is about to take the place of the one in use; says what that is."""
+    """Disables settings and plug-ins of a new home that the home in use does not have; returns descriptions of them."""
     found: list[str] = []
     for home in _homes(new):
         before = os.path.join(in_use, os.path.relpath(home.path, new))
@@ -382,7 +384,7 @@ def disable(new: str, in_use: str) -> list[str]:
 
 
 def disabled_in(path: str) -> list[str]:
-    """What is disabled in a home, in the same words."""
+    """Descriptions of what is disabled in a home, as `disable` returns them."""
     found = []
     for home in _homes(path):
         label = f"profile {home.profile}: " if home.profile else ""
@@ -393,12 +395,12 @@ def disabled_in(path: str) -> list[str]:
 
 
 def disabled_setting(home: Home, name: str) -> Any:
-    """The value of a setting that waits for the person to agree; None when there is none."""
+    """The value of a disabled setting; None if there is none."""
     return _settings(home.join(DISABLED, CONFIG))[0].get(name)
 
 
 def enable(path: str) -> list[str]:
-    """The person agrees: everything disabled works again, except where they have set or put something else since."""
+    """Enables everything that is disabled, except where the person has set or installed something else since."""
     found = disabled_in(path)
     for home in _homes(path):
         here, _ = _settings(home.join(CONFIG))
@@ -413,7 +415,7 @@ def enable(path: str) -> list[str]:
 
 
 def _homes(path: str) -> Iterator[Home]:
-    """The home and its profiles, which have settings and plug-ins of their own; people have those of the operator."""
+    """The home and its profiles, which have their own settings and plug-ins; people share those of the operator."""
     yield Home(path=path, root=path)
     profiles = os.path.join(path, PROFILES)
     for name in sorted(os.listdir(profiles)) if os.path.isdir(profiles) else ():
@@ -434,9 +436,9 @@ def _disable_settings(home: Home, before: str) -> Iterator[str]:
     except SettingsError:
         readable = False
     if not readable and not _is_same(home.join(CONFIG), os.path.join(before, CONFIG)):
-        # What cannot be edited line by line, such as values shared by `<<`, is put aside as a whole.
+        # A file that cannot be edited line by line, such as one with YAML merge keys, is moved as a whole.
         _move(home.join(CONFIG), home.join(DISABLED, "unreadable.yaml"))
-        yield f"{CONFIG}, which cannot be read: mend {DISABLED}/unreadable.yaml and put it back yourself"
+        yield f"{CONFIG}, which cannot be read: correct {DISABLED}/unreadable.yaml and move it back"
 
 
 def _disable_files(home: Home, before: str) -> Iterator[str]:
@@ -453,7 +455,7 @@ def _held_files(folder: str) -> list[str]:
 
 
 def _settings(path: str) -> tuple[dict[str, Any], bool]:
-    """What a file sets, and whether it could be read."""
+    """The settings in a file, and whether it could be parsed."""
     try:
         data = read_bytes(path)
         parse(path, data)
@@ -476,7 +478,7 @@ def _is_same(one: str, other: str) -> bool:
 
 def _move(path: str, to: str) -> None:
     make_private_folders(os.path.dirname(to))
-    remove_tree(to)  # what an earlier import left there
+    remove_tree(to)  # left by an earlier import
     shutil.move(path, to)
 
 

@@ -1,8 +1,8 @@
-"""`hermes import hermes-agent`: memory, settings and conversations of a hermes-agent home.
+"""`hermes import hermes-agent`: brings in memory, settings and conversations of a hermes-agent home.
 
-Memory files, skills and most settings have the same form in both programs. In place, only what differs is changed: the
-database is adopted and settings we do not know are taken out, after a full backup. Copied, everything is added to the
-home as from any other program.
+Memory files, skills and most settings have the same format in both programs. If the home is ours to take over in place,
+only the rest is changed, after a full backup: the database is converted and settings that Hermes does not have are
+removed. Otherwise everything is copied into our home, as from any other program.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class HermesAgentFile:
     @classmethod
     @contextlib.contextmanager
     def open(cls, path: str) -> Iterator[HermesAgentFile]:
-        """The file with its log; neither is changed."""
+        """Opens the file with its log; neither is changed."""
         if not os.path.isfile(path):
             raise NotFound(f"{path} does not exist")
         with opened_unchanged(path) as connection:
@@ -94,7 +94,7 @@ class HermesAgentFile:
             yield cls(connection)
 
     def sessions(self) -> list[ForeignSession]:
-        """Parents before children, otherwise in the order in which they were last used."""
+        """All sessions: parents before children, otherwise ordered by last use."""
         question = "SELECT session_id, max(id) FROM messages GROUP BY session_id"
         newest: dict[Any, Any] = dict(all_rows(self._connection, question))
         rows = {str(row["id"]): row for row in self._rows("sessions", "ORDER BY rowid")}
@@ -140,7 +140,7 @@ def _session(row: dict[str, Any], rows: dict[str, dict[str, Any]], newest: int) 
 
 
 def _kind(row: dict[str, Any], parent: dict[str, Any] | None) -> str | None:
-    """How a session hangs on its parent; hermes-agent says it in `model_config` and in why the parent ended."""
+    """How a session relates to its parent; hermes-agent records it in `model_config` and the parent's `end_reason`."""
     if parent is None:
         return None
     marks = _opened(row.get("model_config"))
@@ -159,7 +159,7 @@ def _after_its_parents(
     chain: list[ForeignSession] = []
     seen: set[str] = set()
     at: ForeignSession | None = session
-    while at is not None and at.id not in ordered and at.id not in seen:  # a ring of parents ends here too
+    while at is not None and at.id not in ordered and at.id not in seen:  # also ends a cycle of parents
         seen.add(at.id)
         chain.append(at)
         at = sessions.get(at.parent) if at.parent else None
@@ -178,25 +178,25 @@ def _message(row: dict[str, Any]) -> dict[str, Any]:
         if name not in (*_NOT_IN_MESSAGE, "role", "content") and value not in (None, "", 0):
             message[name] = _opened(value) if name in _JSON_COLUMNS else value
     if not isinstance(message.get("tool_calls"), list | None):
-        message["tool_calls_unread"] = message.pop("tool_calls")  # not JSON; kept, though nobody can call it
+        message["tool_calls_unread"] = message.pop("tool_calls")  # not JSON; kept under another name
     return message
 
 
 def _opened(text: Any) -> Any:
-    """The JSON inside a text; the text itself when there is none."""
+    """The value of a JSON text; the text itself if it is not JSON."""
     try:
         return json.loads(text)
     except (TypeError, ValueError):
         return text
 
 
-_BATCH = 1000  # messages to a transaction; others can write in between
+_BATCH = 1000  # messages per transaction; others can write in between
 _TIME = ("started_at", "ended_at")
 
 
 @dataclass(slots=True, kw_only=True)
 class Imported:
-    """What a run added; `known` sessions were brought in before, `taken` ids belong to a session of our own."""
+    """What a run added; `known` sessions were imported before, `taken` ids already belong to a session of ours."""
 
     sessions: int = 0
     messages: int = 0
@@ -205,7 +205,7 @@ class Imported:
 
 
 def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = None) -> Imported:
-    """Adds what is not there yet; a second run adds only what hermes-agent has written since the first."""
+    """Adds what is new; a second run adds only what hermes-agent has written since the first."""
     told = progress or (lambda *_: None)
     counts = Imported()
     with HermesAgentFile.open(os.path.abspath(path)) as file:
@@ -251,7 +251,7 @@ def open_for_import(path: str, copy: HomeCopy) -> Iterator[SessionDB]:
 
 def _merge_index(db: SessionDB) -> None:
     upkeep = Maintenance.of_db(db)
-    with contextlib.suppress(StorageError):  # everything is there; a search only takes longer
+    with contextlib.suppress(StorageError):  # nothing is lost; searches only take longer
         db.index()
         if upkeep.is_in_pieces():
             for _ in upkeep.settle():
@@ -259,11 +259,11 @@ def _merge_index(db: SessionDB) -> None:
 
 
 def adopt_hermes_agent(path: str, copy: HomeCopy, progress: Progress | None = None) -> tuple[Imported, str]:
-    """Puts a database of ours in the place of hermes-agent's; returns what came over and where the original now is."""
+    """Replaces hermes-agent's database with one of ours; returns what was imported and the path of the original."""
     if not os.path.exists(path):
         raise NotFound(f"{path} does not exist")
     kept = f"{path}.hermes-agent-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
-    copy.reserve(path)  # says at once that hermes-agent still has it open, rather than after a long import
+    copy.reserve(path)  # fails now, not after a long import, if hermes-agent has it open
     ours, original = copy.inside(path), copy.inside(kept)
     for suffix in ("", *SIDE_FILES):
         if os.path.exists(ours + suffix):
@@ -291,7 +291,7 @@ def _store(db: SessionDB, session: ForeignSession, batch: list[ForeignMessage], 
 
 
 def _batches(messages: Iterator[ForeignMessage]) -> Iterator[list[ForeignMessage]]:
-    """The messages in pieces; one empty piece for a session without messages, which is kept too."""
+    """The messages in batches; one empty batch for a session without messages, which is kept too."""
     batch = list(itertools.islice(messages, _BATCH))
     yield batch
     while batch := list(itertools.islice(messages, _BATCH)):
@@ -332,7 +332,9 @@ class Adoption:
     def plan(self) -> Report:
         source = os.path.realpath(os.path.expanduser(str(self._options.source)))
         if not os.path.isdir(source):
-            raise NotFound(f"there is no home at {source}; name that of hermes-agent: `hermes import hermes-agent DIR`")
+            raise NotFound(
+                f"there is no home at {source}; name the home of hermes-agent: `hermes import hermes-agent DIR`"
+            )
         in_place = source == os.path.realpath(self._home.path)
         choices = replace(self._options, backup=True) if in_place else self._options
         shown = {"in_place": in_place, "migrate_secrets": choices.migrate_secrets}
@@ -342,12 +344,12 @@ class Adoption:
         if in_place and report.has_work():
             report.items += self._private()
         if not in_place and not report.items:
-            raise NotFound(f"{source} holds nothing of hermes-agent")
+            raise NotFound(f"{source} holds no files of hermes-agent")
         report.next_steps = ["`hermes memory list`, `hermes sessions list` and `hermes config check` show the result"]
         return report
 
     def _homes(self, source: str) -> Iterator[tuple[str, Home]]:
-        """The home itself and each of its profiles, with the home that it becomes here."""
+        """The home and each of its profiles, with the home of ours that it goes into."""
         yield source, self._home
         folder = os.path.join(source, PROFILES)
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
@@ -356,7 +358,7 @@ class Adoption:
                 try:
                     path = profile_path(self._home.path, name)
                 except SettingsError:
-                    continue  # no profile of either program is called so
+                    continue  # not a valid name of a profile
                 yield place, Home(path=path, root=self._home.path, profile=name)
 
     def _in_place(self, home: Home, report: Report) -> list[Item]:
@@ -371,7 +373,7 @@ class Adoption:
         return items + list(_left(home.path)) if items else []
 
     def _private(self) -> Iterator[Item]:
-        """hermes-agent leaves some files for others to read; here nothing is."""
+        """hermes-agent lets others read some files; Hermes makes them private."""
         home = self._home.path
         count = len(readable_by_others(home))
         if not count:
@@ -382,7 +384,7 @@ class Adoption:
                 keep_private(path)
 
         item = Item(kind="privacy", source=home, destination=home, status=MIGRATED, last=True, act=act)
-        item.reason = f"others may read {count:,} files and folders; they become yours alone"
+        item.reason = f"others can read {count:,} files and folders; they become private"
         yield item
 
     def _adopted(self, home: Home) -> Item:
@@ -416,7 +418,10 @@ class Adoption:
             item.status, item.reason = ARCHIVED, "it is not a database of hermes-agent"
             return item
         if os.path.exists(target) and foreign_program(target) is not None:
-            item.status, item.reason = ERROR, "another program's database is in its place; adopt that one first"
+            item.status, item.reason = (
+                ERROR,
+                "another program's database is in the home; run `hermes import hermes-agent` first",
+            )
             return item
         if os.path.exists(target):
             with SessionDB.open(target) as there:
@@ -478,7 +483,7 @@ def _secrets(place: str, planner: Planner) -> Iterator[Item]:
 
 
 def _settings(home: Home) -> tuple[Settings, list[str]]:
-    """What of config.yaml is ours, and the names of what is not, however wrong the rest is."""
+    """The settings in config.yaml that Hermes has, and the problems with the others."""
     try:
         data = read_bytes(os.path.realpath(home.join(_CONFIG)))
     except FileNotFoundError:
@@ -495,16 +500,16 @@ def _cleaned(home: Home, unknown: list[str], report: Report) -> Item:
         keep_known(copy.home_of(home), _CONFIG)
 
     item = Item(kind="settings", source=home.join(_CONFIG), destination=home.join(_CONFIG), status=MIGRATED)
-    item.reason = "settings Hermes does not have were taken out; the original is in the archive"
+    item.reason = "settings that Hermes does not have were removed; the original is in the archive"
     item.details, item.act = {"taken_out": unknown}, act
     return item
 
 
 def _left(place: str) -> Iterator[Item]:
-    """What hermes-agent has and Hermes does not read: it stays where it is."""
+    """Files of hermes-agent that Hermes does not use; they stay where they are."""
     for name in sorted(set(os.listdir(place)) - _OURS):
         if not name.startswith(".") and not name.endswith(_PASSING):
-            yield Item(kind="other", source=os.path.join(place, name), reason="nothing in Hermes reads it")
+            yield Item(kind="other", source=os.path.join(place, name), reason="Hermes does not use it")
 
 
 def _accepted(home: Home, settings: Settings, target: str) -> Item:
@@ -516,14 +521,14 @@ def _accepted(home: Home, settings: Settings, target: str) -> Item:
         change_memory(copy, store, target, lambda store: store.adopt(target, cause=cause))
 
     item = Item(kind=target, source=path, destination=path, status=MIGRATED, last=True, act=act)
-    item.reason = "it was written in another form; its bytes are kept next to it"
+    item.reason = "it was written in another format; the original is kept beside it"
     return item
 
 
 def _provider_files(place: str, name: str, planner: Planner) -> Iterator[Item]:
     path = os.path.join(place, name)
     if os.path.islink(path):
-        yield Item(kind="provider", source=path, reason="a link, which is not followed")
+        yield Item(kind="provider", source=path, reason="a link; links are not followed")
     elif os.path.isfile(path):
         yield planner.copied("provider", path, name)
     elif os.path.isdir(path):

@@ -1,8 +1,8 @@
-"""`hermes export`, `hermes import` and `hermes backup`: a home as plain text or byte for byte, and the way back.
+"""`hermes export`, `hermes import` and `hermes backup`: copy a home, as plain text or byte for byte, and restore it.
 
-In an export, files stand under `home/` as they are. Conversations, which live in a database, are JSON lines in its
-place, and once more Markdown under `reading/`, one file per conversation, for people. A backup is one archive of a live
-home, checked after it is written.
+In an export, files are under `home/` unchanged. Conversations are JSON lines in place of the database that holds them,
+and also Markdown under `reading/`, one file per conversation, for people. A backup is one archive of a home in use,
+checked after it is written.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _MEMORY = frozenset(FILES.values())
 
 
 def provider_paths(home: Home) -> tuple[list[str], str]:
-    """The paths, and why some could not be asked for."""
+    """What the chosen providers keep outside the home, and the reasons why a provider could not tell."""
     problems: list[str] = []
     found: list[str] = []
     settings = load_settings(home)
@@ -88,42 +88,42 @@ def provider_paths(home: Home) -> tuple[list[str], str]:
         except HermesError as error:
             problems.append(str(error))
         except Exception as error:  # noqa: BLE001 - other people's code
-            problems.append(f"the provider {name} could not say what it keeps elsewhere: {error}")
+            problems.append(f"the provider {name} failed to list what it keeps outside the home: {error}")
     return found, "; ".join(problems)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeFile:
-    """One file: where it stands in the home, and what it is (file, database of ours, secret)."""
+    """One file: its path in the home and its kind (file, sqlite, database for state.db, secret)."""
 
     path: str
     kind: str
     executable: bool
-    data: bytes | None = None  # what was read under a lock
+    data: bytes | None = None  # read under a lock
 
 
 class HomeFiles:
-    """What of a home is worth keeping, read so that each piece is whole although the home is in use.
+    """The files of a home that are worth keeping, each read in one consistent state while the home is in use.
 
-    Memory files are read under their locks together with their history, databases from one moment. Locks, caches, logs,
-    weights and what a killed program left behind stay out; links are never followed and are reported.
+    Memory files are read under their locks together with their history, each database as of one moment. Locks, caches,
+    logs, model weights and leftovers of killed programs are left out. Links are never followed, but reported.
     """
 
     def __init__(self, root: str, *, originals: bool = True, scratch: str | None = None) -> None:
-        """`scratch` is a folder for copies of databases, instead of the system's: that may be on the full disk."""
+        """`scratch` is a folder for copies of databases; the system's temporary folder may be on a full disk."""
         self.root = root
         self._scratch = scratch
         self.left_out: list[str] = []
         self._originals = originals
 
     def __iter__(self) -> Iterator[HomeFile]:
-        """Every file in the order of its name, so that the same home always gives the same list."""
+        """Every file, sorted by name, so that the same home always gives the same list."""
         yield from self._below("")
 
     def _below(self, folder: str) -> Iterator[HomeFile]:
         place = os.path.join(self.root, folder)
         try:
-            # Images last: the database that is read before them names none that is not there yet.
+            # Images come last, so that every image named by the database, which is read first, is there.
             names = sorted(os.listdir(place), key=lambda name: (name == IMAGES, name))
         except OSError as error:
             raise explain("list", place, error) from error
@@ -133,7 +133,7 @@ class HomeFiles:
             try:
                 status = os.lstat(os.path.join(place, name))
             except FileNotFoundError:
-                continue  # somebody has just finished with it
+                continue  # removed a moment ago
             except OSError as error:
                 raise explain("read", os.path.join(place, name), error) from error
             if self._is_left_out(name, folder, status.st_mode):
@@ -152,7 +152,7 @@ class HomeFiles:
             own = _is_home(folder) or name == "__pycache__"
             return (name in _FOLDERS_LEFT_OUT and own) or self._unwanted(name)
         if name.startswith(".") and any(name.startswith(f".{memory}.") for memory in _MEMORY):
-            return True  # versions that a write replaced; the history knows them
+            return True  # replaced versions, which are in the history too
         return name in _FILES_LEFT_OUT or name.endswith(_ENDINGS_LEFT_OUT) or self._unwanted(name)
 
     def _unwanted(self, name: str) -> bool:
@@ -161,7 +161,7 @@ class HomeFiles:
         return not self._originals and any(mark in name for mark in _ORIGINALS)
 
     def _held(self, place: str, names: list[str]) -> dict[str, bytes]:
-        """The memory files of a folder with everything beside them, as they are while nobody can write."""
+        """The memory files of a folder with their histories, read while nobody can write."""
         folder = Folder.open(place)
         if folder is None:
             return {}
@@ -172,7 +172,7 @@ class HomeFiles:
                 except LockTimeout:
                     raise
                 except StorageError:
-                    continue  # on a disk that takes no lock nobody writes a memory file
+                    continue  # where no lock can be made, nobody can write a memory file either
             wanted = [name for name in names if any(name.startswith(memory) for memory in _MEMORY)]
             found = {}
             for name in wanted:
@@ -182,7 +182,7 @@ class HomeFiles:
             return found
 
     def pieces(self, file: HomeFile) -> Iterator[bytes]:
-        """The bytes of a file; of a database, as it was at one moment."""
+        """The bytes of a file; a database as of one moment."""
         if file.data is not None:
             yield file.data
             return
@@ -195,13 +195,13 @@ class HomeFiles:
 
 
 def _is_home(folder: str) -> bool:
-    """Whether this is the home itself, or that of a profile or person below it."""
+    """Whether this folder is the home itself, or the home of a profile or person in it."""
     parts = folder.split("/") if folder else []
     return len(parts) % 2 == 0 and all(part in (PROFILES, PEOPLE) for part in parts[::2])
 
 
 def snapshot(path: str, copy: str) -> str:
-    """A copy of a SQLite file from one moment, its log included; the same content gives the same bytes."""
+    """Copies a SQLite file and its log as of one moment; the same content gives the same bytes."""
     try:
         source = _source(path)
         target = apsw.Connection(copy)
@@ -213,7 +213,9 @@ def snapshot(path: str, copy: str) -> str:
             target.close()
             source.close()
     except apsw.Error as error:
-        raise StorageError(f"{path} cannot be copied: {error}; `hermes sessions repair` looks after ours") from error
+        raise StorageError(
+            f"{path} cannot be copied: {error}; if it is a state.db, run `hermes sessions repair`"
+        ) from error
     return copy
 
 
@@ -224,7 +226,7 @@ def _source(path: str) -> apsw.Connection:
         source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
     except apsw.Error:
         source.close()
-        found = open_to_read(path, _LOCK_TIMEOUT)  # nothing can be written there
+        found = open_to_read(path, _LOCK_TIMEOUT)  # for places where nothing can be written
         if found is None:
             raise
         return found
@@ -252,7 +254,7 @@ def _kind(path: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """What to export; all of it when nothing is set. Times are seconds since 1970."""
+    """What to export: everything unless something is set. Times are seconds since 1970."""
 
     person: str = ""
     project: str = ""
@@ -277,7 +279,7 @@ class Selection:
         if self.person and not path.startswith(f"{PEOPLE}/{self.person}/"):
             return False
         if os.path.basename(path) == KEY_FILE:
-            return True  # goes with the conversations
+            return True  # needed with the conversations
         if self.project:
             below = path.split(f"{PEOPLE}/{self.person}/", 1)[-1] if self.person else path
             return below.startswith(f"{PROJECTS}/{self.project}/")
@@ -296,7 +298,7 @@ class Exported:
     files: int = 0
     sessions: int = 0
     messages: int = 0  # as `hermes sessions stats` counts them
-    taken_back: int = 0  # messages that are kept, too, and that no search and no list shows
+    taken_back: int = 0  # messages that are kept too, but shown in no search or list
     damaged: int = 0
     left_out: list[str] | None = None
 
@@ -309,16 +311,13 @@ def export_home(
     *,
     lock: Lock | None = None,
 ) -> Exported:
-    """Writes the archive (a zip when its name says so, else a folder) and checks it before it gets its name.
-
-    With a `lock` it is encrypted, and its name ends with .zip.age.
-    """
+    """Writes and checks the archive: a zip file (.zip), an encrypted one with a `lock` (.zip.age), or a folder."""
     if not os.path.isdir(home):
         raise NotFound(f"there is no home at {home}; nothing to export")
     if os.path.abspath(out).startswith(os.path.join(os.path.abspath(home), "")):
-        raise StorageError(f"{out} is inside the home it would hold; write the export elsewhere")
+        raise StorageError(f"{out} is inside the home that is exported; write the export elsewhere")
     if selection.person and not os.path.isdir(os.path.join(home, PEOPLE, selection.person)):
-        raise NotFound(f"there is no person {selection.person!r} here; `hermes users list` shows who there is")
+        raise NotFound(f"there is no person {selection.person!r} here; `hermes users list` shows everybody")
     about: dict[str, Any] = {"format": FORMAT, "version": VERSION}
     if not selection.whole:
         about["selection"] = selection.as_json()
@@ -333,7 +332,7 @@ class _Export:
         self._files = HomeFiles(home, originals=False)
         self._selection = selection
         self._progress = progress
-        self._images: set[str] = set()  # files that the messages written so far name; they come last in a home
+        self._images: set[str] = set()  # images that messages written so far refer to; images come last in a home
         self.done = done
 
     def write(self, archive: Contents) -> None:
@@ -357,7 +356,7 @@ class _Export:
             self._files.left_out.append(file.path)
         else:
             pieces = self._files.pieces(file)
-            is_key = os.path.basename(file.path) == KEY_FILE  # opens nothing; without it no receipt can be verified
+            is_key = os.path.basename(file.path) == KEY_FILE  # grants no access; receipts cannot be verified without it
             if file.kind == "file" and not self._selection.secrets and not is_key:
                 pieces = _masked(pieces)
             archive.add(f"{HOME}/{file.path}", pieces, executable=file.executable)
@@ -369,7 +368,7 @@ class _Export:
             return
         database = os.path.join(self._files.root, path)
         if (program := foreign_program(database)) is not None:
-            raise StorageError(f"{database} was written by {program}; `hermes import hermes-agent` adopts it first")
+            raise StorageError(f"{database} was written by {program}; run `hermes import hermes-agent` first")
         some = bool(chosen.project or chosen.since is not None or chosen.until is not None)
         mask = str if chosen.secrets else mask_secrets
         dump = Dump(database, chosen.wants_session if some else None)
@@ -398,7 +397,7 @@ class _Export:
 
 
 def _masked(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """A text without its secrets; what is no text, or too large to be one a person wrote, goes as it is."""
+    """A text with its secrets masked; binary data and texts too large to be written by a person stay unchanged."""
     whole = b""
     for piece in pieces:
         whole += piece
@@ -413,9 +412,9 @@ def _masked(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _without_secrets(record: dict[str, Any], keys: ReceiptKeys) -> dict[str, Any]:
-    """A record of a dump with its secrets masked, except in names of images, which lead to files.
+    """A record of a dump with its secrets masked, except in the file names of images.
 
-    Receipts name texts by digest, so the home vouches for each text that it masks.
+    Receipts refer to texts by digest, so the home signs each text that it masks.
     """
     texts = {name: record[name] for name in ("title", "details", "row", "message", "values") if name in record}
     images = record.get("message", {}).get(IMAGES)
@@ -430,7 +429,7 @@ def _without_secrets(record: dict[str, Any], keys: ReceiptKeys) -> dict[str, Any
 
 
 def as_line(record: dict[str, Any]) -> bytes:
-    """One line of JSON; what UTF-8 cannot hold is escaped."""
+    """One line of JSON; characters that UTF-8 cannot encode are escaped."""
     try:
         return (json.dumps(record, ensure_ascii=False) + "\n").encode()
     except UnicodeEncodeError:
@@ -444,8 +443,8 @@ LONGEST_LINE = 256 << 20
 class Restored:
     """What an import or a restore brought.
 
-    `kept` is where the home that was there before is, `disabled` what waits until the person enables it, `beside` what
-    providers had kept elsewhere, in words. `changed` is False when the home held exactly this already.
+    `kept` is the path of the previous home. `disabled` lists what stays off until the person enables it, `beside` what
+    the person must copy elsewhere. `changed` is False if the home already held exactly this.
     """
 
     files: int = 0
@@ -460,10 +459,10 @@ class Restored:
 
 
 def _rebuild(home: str, fill: Callable[[str], Restored], *, enable: bool) -> Restored:
-    """Has a new home built beside the old one, then puts it in place in one step.
+    """Builds a new home beside the old one, then puts it in place in one step.
 
-    Settings and plug-ins that could run or connect are disabled, unless the home in use has the same ones or the person
-    agreed to them (`enable`).
+    Settings and plug-ins that can run or connect are disabled, unless the current home has the same ones or the person
+    agreed (`enable`).
     """
     with NewHome(home) as new:
         done = fill(new.path)
@@ -519,7 +518,7 @@ def _unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] 
     for path, entry in sorted(reader.entries.items()):
         if not path.startswith(f"{HOME}/") or entry.kind not in ("file", "conversations"):
             for _ in reader.read(path):
-                pass  # not needed, but an archive that is damaged anywhere is not trusted anywhere
+                pass  # read only to verify it: if any file is damaged, the whole archive is refused
             continue
         inside = path.removeprefix(f"{HOME}/")
         if entry.kind == "conversations":
@@ -548,7 +547,7 @@ def records(reader: ArchiveReader, path: str) -> Iterator[dict[str, Any]]:
     for piece in reader.read(path):
         *whole, rest = (rest + piece).split(b"\n")
         if len(rest) > LONGEST_LINE:
-            raise DamagedFile(f"{path} holds a line over {LONGEST_LINE >> 20} MiB; it is not ours")
+            raise DamagedFile(f"{path} holds a line over {LONGEST_LINE >> 20} MiB; Hermes did not write it")
         for line in whole:
             if line:
                 yield _record(line, path)
@@ -562,7 +561,7 @@ def _record(line: bytes, path: str) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise DamagedFile(f"{path} holds a line that is not JSON ({str(error)[:100]})") from error
     if not isinstance(record, dict):
-        raise DamagedFile(f"{path} has a line that is not a JSON object")
+        raise DamagedFile(f"{path} holds a line that is not a JSON object")
     return record
 
 
@@ -597,9 +596,9 @@ class Backup:
 def create_backup(
     home: str, out: str | None = None, *, why: str = "", elsewhere: Iterable[str] = (), lock: Lock | None = None
 ) -> Backup:
-    """Everything of the home, and what its providers keep elsewhere; made while others go on working.
+    """Backs up the home, and what its providers keep elsewhere, while others keep working.
 
-    With a `lock` it is encrypted, and its name ends with .zip.age.
+    With a `lock` the backup is encrypted, and its name ends with .zip.age.
     """
     if not os.path.isdir(home):
         raise NotFound(f"there is no home at {home}; nothing to back up")
@@ -608,10 +607,10 @@ def create_backup(
         _remove_halves(os.path.dirname(path))
     if not path.removesuffix(ENCRYPTED).endswith(_SUFFIX):
         raise StorageError(
-            f"{path}: the name of a backup ends with {_SUFFIX}, of an encrypted one with {_SUFFIX}{ENCRYPTED}"
+            f"{path}: give the backup a name that ends with {_SUFFIX}, or {_SUFFIX}{ENCRYPTED} when it is encrypted"
         )
     about: dict[str, Any] = {"format": _BACKUP, "version": _BACKUP_VERSION, "made_at": time.time(), "why": why}
-    # What is to be encrypted is not copied to the place it goes to.
+    # If the backup is encrypted, no plain copy may be written next to it.
     files = HomeFiles(home, scratch=os.path.dirname(os.path.abspath(path)) if out and lock is None else None)
     with ArchiveWriter(path, about, lock) as archive:
         for file in files:
@@ -622,7 +621,7 @@ def create_backup(
 
 
 def _remove_halves(folder: str) -> None:
-    """Halves of backups whose writers were killed."""
+    """Removes unfinished backups of killed processes."""
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         process = name.partition(f"{_SUFFIX}.part-")[2].partition("-")[0]
         if process.isdecimal() and not is_running(int(process)):
@@ -630,7 +629,7 @@ def _remove_halves(folder: str) -> None:
 
 
 def new_backup(home: str, lock: Lock | None) -> str:
-    """Where the next backup of a home goes."""
+    """Path for the next backup of a home."""
     return os.path.join(home, BACKUPS, new_name() + (ENCRYPTED if lock else ""))
 
 
@@ -639,7 +638,7 @@ def new_name() -> str:
 
 
 def _add_elsewhere(archive: ArchiveWriter, files: HomeFiles, elsewhere: Iterable[str]) -> list[str]:
-    """Each folder or file under a number; the manifest says where it came from."""
+    """Adds each folder or file under a number; the manifest says where it came from."""
     found: list[str] = []
     for each in elsewhere:
         real = os.path.realpath(os.path.expanduser(each))
@@ -658,7 +657,7 @@ def _add_elsewhere(archive: ArchiveWriter, files: HomeFiles, elsewhere: Iterable
 
 
 def list_backups(home: str) -> list[Backup]:
-    """Those of the home's own folder, newest first; one that cannot be read is listed with the reason."""
+    """The backups in the home's folder, newest first; those that cannot be read are listed with the reason."""
     folder = os.path.join(home, BACKUPS)
     inside = os.listdir(folder) if os.path.isdir(folder) else []
     names = [name for name in inside if name.removesuffix(ENCRYPTED).endswith(_SUFFIX)]
@@ -674,7 +673,7 @@ def list_backups(home: str) -> list[Backup]:
 
 
 def prune_backups(home: str, keep: int) -> list[str]:
-    """Removes the oldest of the home's own backups; those that cannot be read stay, for a person to look at."""
+    """Removes the oldest backups in the home; keeps those that cannot be read, for a person to look at."""
     old = [backup.path for backup in list_backups(home) if not backup.problem][keep:]
     for path in old:
         os.unlink(path)
@@ -700,7 +699,7 @@ def _described(path: str, about: dict[str, Any], files: int) -> Backup:
 
 
 def _sealed(path: str) -> Backup:
-    """What can be said about an encrypted backup without its key."""
+    """What is known about an encrypted backup without its key."""
     status = os.stat(path)
     return Backup(path=path, made_at=status.st_mtime, bytes=status.st_size, files=0, why="encrypted")
 

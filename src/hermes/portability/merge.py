@@ -1,4 +1,4 @@
-"""Adds what an export holds to a home that has content of its own: judged like any write, each entry once."""
+"""Adds an export to a home that has content of its own: entries pass the scanner, and nothing is added twice."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 NAME = "export"
 _LARGEST = 64 << 20
-_OWN = "local"  # conversations of a gateway's people never become one's own
+_OWN = "local"  # never import the conversations of a gateway's other people
 _TAKEN = ("skills/", "SOUL.md", "pending/")
 
 
 class MergeExport:
-    """Memory, conversations and skills of the archive's own home; its people and profiles stay in the archive."""
+    """Plans to add memory, conversations and skills of the archive; its people and profiles are not added."""
 
     def __init__(self, home: Home, reader: ArchiveReader, options: Options) -> None:
         self._home = home
@@ -64,7 +64,7 @@ class MergeExport:
                 yield planner.memory(target, target, path, found, origins=self._origins(path, found))
 
     def _origins(self, path: str, entries: Sequence[str]) -> dict[str, str]:
-        """Where the entries come from by the history beside them; what has none tells nothing."""
+        """The origins of entries, from the history beside them if there is one."""
         history = history_name(path)
         if history not in self._reader.entries:
             return {}
@@ -126,14 +126,14 @@ class MergeExport:
         yield item
 
     def _keys(self) -> list[str]:
-        """What the receipts of the archive's conversations are verified with."""
+        """The keys that verify the receipts of the archive's conversations."""
         try:
             return keys_in(self._read(f"{HOME}/{KEY_FILE}"))
         except ValueError as error:
             raise DamagedFile(f"{KEY_FILE} in the archive cannot be read ({error}); use another copy") from error
 
     def _plain(self, path: str) -> Iterator[bytes]:
-        """The lines as `hermes sessions import` reads them: only the person's own, without what was taken back."""
+        """The lines as `hermes sessions import` reads them: the person's own, without undone messages."""
         own, moved = False, _Moved()
         for record in records(self._reader, path):
             if record["type"] == "session":
@@ -149,7 +149,7 @@ class MergeExport:
                 yield as_line({**record, "message": message})
 
     def _image(self, entry: Any) -> Any:
-        """An image of a message with its bytes, which stand in the archive as a file of their own."""
+        """An image of a message with its bytes, which are a separate file in the archive."""
         path = f"{HOME}/{IMAGES}/{entry.get('file')}" if isinstance(entry, dict) else ""
         if path not in self._reader.entries or self._reader.entries[path].bytes > _LARGEST:
             return entry
@@ -164,7 +164,7 @@ class MergeExport:
 
 
 class _Moved:
-    """Where the messages of a session stood, and stand when those that were taken back stay behind."""
+    """Maps the places of a session's messages to their places without the messages that were undone."""
 
     def __init__(self) -> None:
         self.places = Places()

@@ -1,7 +1,7 @@
-"""Moves what a person has from one storage engine to another: verified, and gone on with after an interruption.
+"""Copies a person's data from one storage engine to another, verifies it, and continues after an interruption.
 
-Keys, ids, checksums and images stay as they are, so everything that names a message still finds it. Nothing is removed
-where it was. A second run copies only what is missing or differs.
+Keys, ids, checksums and images stay the same, so that references to messages stay valid. Nothing is removed from the
+source. A second run copies only what is missing or differs.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LARGEST_IMAGE = 1 << 30
 
 @value
 class Moved:
-    """What is at the target now, and how much of it this run brought."""
+    """What the target holds now, and how much of it this run copied."""
 
     sessions: int
     messages: int
@@ -50,7 +50,7 @@ class Moved:
 
 
 def move(source: SessionDB, target: SessionDB, progress: Callable[[int, int], object]) -> Moved:
-    """Copies everything and compares it; raises when the target has something else."""
+    """Copies everything and compares it; raises if the target holds other data."""
     if target.store.has_others():
         raise StorageError(f"{target.path} holds conversations of other owners; move into a separate file")
     keys = [session.key for session in Pages.of_db(source).sessions()]
@@ -74,12 +74,12 @@ def move(source: SessionDB, target: SessionDB, progress: Callable[[int, int], ob
     target.index()
     target.sync()
     for problem in differences(source, target):
-        raise StorageError(f"{problem}; it changed meanwhile: run the same command again")
+        raise StorageError(f"{problem}; the source changed during the copy: run the same command again")
     return Moved(sessions=len(keys), messages=messages, copied=copied, images=images)
 
 
 def differences(source: SessionDB, target: SessionDB) -> Iterator[str]:
-    """What the target does not have exactly as the source has it."""
+    """Yields every difference between the source and the target, in words."""
     keys = [[session.key for session in Pages.of_db(each).sessions()] for each in (source, target)]
     if keys[0] != keys[1]:
         yield f"{source.path} has {len(keys[0])} sessions, {target.path} {len(keys[1])}"
@@ -94,7 +94,7 @@ def differences(source: SessionDB, target: SessionDB) -> Iterator[str]:
 
 
 def move_person(home: Home, address: str, *, there: bool, progress: Callable[[int, int], object]) -> dict[str, int]:
-    """Everything of one person, between the files of a home and a database."""
+    """Moves one person's data between the files of a home and a database."""
     from hermes.storage.postgres.documents import PostgresDocuments  # loads an optional library
 
     local, remote = {"path": home.join(DATABASE), "owner": "local"}, {"path": address, "owner": whose(home)}
@@ -112,7 +112,7 @@ def move_person(home: Home, address: str, *, there: bool, progress: Callable[[in
 
 
 def homes_below(home: Home) -> Iterator[Home]:
-    """The home itself, and those of the people below it, who are known when the home itself has been moved."""
+    """The home, then the homes of its people; the list of people is read after the home was yielded."""
     yield home
     if not home.above and not home.profile:
         people = People(home)
@@ -124,7 +124,7 @@ def homes_below(home: Home) -> Iterator[Home]:
 
 @contextlib.contextmanager
 def at_hand(home: Home) -> Iterator[str]:
-    """A folder with everything of the home as files, also what is in a database; for exports and backups."""
+    """A folder with the whole home as files, including data in a database; for exports and backups."""
     address = storage_address(home)
     if not address:
         yield home.path
@@ -144,7 +144,7 @@ def at_hand(home: Home) -> Iterator[str]:
 
 
 def _taken_over(home: Home, place: str, names: list[str]) -> list[str]:
-    """Files that the database has taken over are old; settings, plug-ins and identity are not in it."""
+    """Files whose data is now in the database are outdated; settings, plug-ins and identity are only files."""
     if place != home.path and os.path.dirname(place) != home.join(PEOPLE):
         return []
     return [name for name in names if name in _TAKEN_OVER or name.startswith(DATABASE)]
@@ -155,7 +155,7 @@ def _taken_over(home: Home, place: str, names: list[str]) -> list[str]:
 _FOLDERS = ("memories", "projects", "pending", "curator", "trust", "outbox", "skills", "backups/curator")
 _FILES = (KEYS, KEY_FILE, RULES, REMINDERS)
 _TAKEN_OVER = (*(name.partition("/")[0] for name in _FOLDERS), *_FILES, IMAGES, "cache", "logs")
-_MOVED = ".moved.json"  # at the target: checksums of what was brought, to tell it from what was written there
+_MOVED = ".moved.json"  # at the target: checksums of what was copied, to tell it from what was written there
 _LARGEST = 1 << 30
 _WAIT = 30.0
 _MOST_NAMED = 5
@@ -171,7 +171,7 @@ def documents_in(home: Home) -> tuple[LocalDocuments, list[str]]:
 
 
 def left_behind(home: Home, address: str) -> int:
-    """How many documents of a home are files that were never moved; skills are files in any case."""
+    """Number of documents of a home that were never moved to the database; skills always stay files."""
     from hermes.storage.postgres.documents import PostgresDocuments  # loads an optional library
 
     if _document(PostgresDocuments(address, whose(home)), _MOVED) is not None:
@@ -180,10 +180,9 @@ def left_behind(home: Home, address: str) -> int:
 
 
 def move_documents(source: Documents, names: Iterable[str], target: Documents) -> tuple[int, int]:
-    """Copies the documents and compares them; returns how many there are and how many this run brought.
+    """Copies the documents and compares them; returns how many there are and how many this run copied.
 
-    What somebody wrote at the target since it was last the same as the source is never overwritten: then nothing is
-    moved.
+    Never overwrites what somebody wrote at the target since the last copy: in that case nothing is copied.
     """
     wanted = {name: data for name in names if name != _MOVED and (data := _document(source, name)) is not None}
     with target.create() as folder, folder.lock(f"{_MOVED}.lock", timeout=_WAIT):
@@ -200,13 +199,15 @@ def move_documents(source: Documents, names: Iterable[str], target: Documents) -
         for name in changed:
             with _folder_of(target, name) as place:
                 place.replace(os.path.basename(name), wanted[name])
-        for name in old - wanted.keys():  # it was removed at the source since
+        for name in old - wanted.keys():  # removed at the source since the last copy
             with _folder_of(target, name) as place:
                 place.remove(os.path.basename(name))
         folder.replace(_MOVED, json.dumps({name: zlib.crc32(data) for name, data in wanted.items()}).encode())
     for name in wanted:
         if _document(target, name) != _document(source, name):
-            raise StorageError(f"{name} differs at {target.path}; it changed meanwhile: run the same command again")
+            raise StorageError(
+                f"{name} differs at {target.path}; it changed during the copy: run the same command again"
+            )
     return len(wanted), len(changed)
 
 
@@ -216,7 +217,7 @@ def _folder_of(documents: Documents, name: str) -> DocumentFolder:
 
 
 def _document(documents: Documents, name: str) -> bytes | None:
-    """None when there is none, or nothing in it yet: a log begins with its first record."""
+    """The document; None if it does not exist, or is a log without records."""
     above, _, last = name.rpartition("/")
     folder = (documents.below(above) if above else documents).open()
     if folder is None:
@@ -232,7 +233,7 @@ def _bring(source: Conversations, target: Conversations, key: int) -> tuple[int,
     if there and target.whole(key) == whole:
         return len(whole.messages), False
     with target.transaction():
-        if there:  # it went on since an earlier run
+        if there:  # it grew since an earlier run
             target.delete(key)
         target.put(whole)
     return len(whole.messages), True

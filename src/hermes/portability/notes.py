@@ -1,4 +1,4 @@
-"""`hermes memory import`: notes of other programs become memory entries, previewed first."""
+"""`hermes memory import`: turns notes of other programs into memory entries, with a preview."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageErro
 from hermes.base.frontmatter import split_frontmatter
 from hermes.portability.archive import files_below, read_bytes, read_text
 from hermes.portability.plan import Options, Planner, new_report
-from hermes.portability.transcript_formats import is_letta, letta_blocks
+from hermes.portability.transcript_formats import home_of_program, is_letta, letta_blocks
 from hermes.settings.config import load_settings
 
 if TYPE_CHECKING:
@@ -38,10 +38,10 @@ _SEPARATOR = "§"
 class _Parser:
     headings: list[tuple[int, str]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
-    block: list[str] = field(default_factory=list)  # code or a table, line for line
+    block: list[str] = field(default_factory=list)  # lines of code or of a table
 
     def done(self) -> Iterator[str]:
-        """What was collected, as an entry."""
+        """The collected lines as an entry."""
         said = " ".join(self.words)
         block = "\n".join(self.block)
         self.words, self.block = [], []
@@ -59,7 +59,7 @@ class _Parser:
 
 
 def entries(text: str) -> list[str]:
-    """The entries in the order of the text, each once."""
+    """The entries of a Markdown text in order, without duplicates."""
     found = dict.fromkeys(_entries(text))
     return [entry for entry in found if entry.strip()]
 
@@ -97,7 +97,7 @@ def _prose(parser: _Parser, line: str) -> Iterator[str]:
         yield from parser.done()
         parser.heading(len(heading[1]), heading[2])
     elif not line.strip() or line.strip() == _SEPARATOR:
-        if not (parser.words and parser.words[-1].endswith(":")):  # a line that announces the block below it
+        if not (parser.words and parser.words[-1].endswith(":")):  # a line that introduces the block below it
             yield from parser.done()
     elif _RULE.match(line):
         yield from parser.done()
@@ -121,7 +121,7 @@ _CODEX_NOTES = ("AGENTS.md", os.path.join("memories", "MEMORY.md"), os.path.join
 
 @dataclass(slots=True, kw_only=True)
 class ForeignMemory:
-    """Entries by target, and what could not be read."""
+    """Entries by target, and warnings about files that could not be read."""
 
     format: str
     origin: str
@@ -140,7 +140,7 @@ class ForeignMemory:
 
 
 def read_memory(given: str, form: str | None = None, target: str | None = None) -> ForeignMemory:
-    """What stands at a path, or in the usual place of a program that was named."""
+    """Reads the notes at a path, or in the usual place of a program."""
     path = os.path.abspath(os.path.expanduser(given))
     if not os.path.exists(path):
         path = _usual_place(given)
@@ -162,15 +162,12 @@ def read_memory(given: str, form: str | None = None, target: str | None = None) 
 
 
 def _usual_place(name: str) -> str:
-    home = os.path.expanduser("~")
-    places = {
-        CLAUDE_CODE: os.environ.get("CLAUDE_CONFIG_DIR") or os.path.join(home, ".claude"),
-        CODEX: os.environ.get("CODEX_HOME") or os.path.join(home, ".codex"),
-    }
-    if name in places and os.path.isdir(places[name]):
-        return places[name]
-    looked = f" in {places[name]}" if name in places else f"; name a file, a folder, or one of {', '.join(places)}"
-    raise NotFound(f"there is nothing of {name}{looked}")
+    programs = (CLAUDE_CODE, CODEX)
+    place = home_of_program(name) if name in programs else ""
+    if os.path.isdir(place):
+        return place
+    looked = f" in {place}" if place else f"; name a file, a folder, or one of {', '.join(programs)}"
+    raise NotFound(f"no notes of {name} were found{looked}")
 
 
 def _recognised(path: str) -> str:
@@ -192,7 +189,7 @@ def _recognised(path: str) -> str:
 
 
 def _claude_code(found: ForeignMemory, path: str, target: str | None) -> None:
-    """A person's own CLAUDE.md, and the notes the program keeps for each project."""
+    """The person's own CLAUDE.md, and Claude Code's notes for each project."""
     if not os.path.isdir(path):
         found.take(path, target or "memory")
         return
@@ -213,12 +210,12 @@ def _markdown(found: ForeignMemory, path: str, target: str | None) -> None:
 
 
 def _documents(found: ForeignMemory, path: str, form: str, target: str | None) -> None:
-    for item in _items(path):
-        if form == LETTA or is_letta(item):
-            for label, text in letta_blocks(item) if isinstance(item, dict) else ():
-                chosen = target or ("user" if label.casefold() in _ABOUT_THE_PERSON else "memory")
-                found.entries[chosen] += entries(text)
-            continue
+    item = _document(path)
+    if form == LETTA or is_letta(item):
+        for label, text in letta_blocks(item) if isinstance(item, dict) else ():
+            chosen = target or ("user" if label.casefold() in _ABOUT_THE_PERSON else "memory")
+            found.entries[chosen] += entries(text)
+    else:
         for record in _records(item):
             said = record.get("memory") or record.get("content") or record.get("text") or record.get("data")
             gone = record.get("state") in ("deleted", "archived") or record.get("is_deleted")
@@ -228,7 +225,7 @@ def _documents(found: ForeignMemory, path: str, form: str, target: str | None) -
 
 
 def _records(item: Any) -> Iterator[dict[str, Any]]:
-    """The memories in a document, under whichever of the known names they stand."""
+    """The memories in a document, under any of the known names."""
     if isinstance(item, list):
         for each in item:
             yield from _records(each)
@@ -240,43 +237,37 @@ def _records(item: Any) -> Iterator[dict[str, Any]]:
             yield item
 
 
-def _items(path: str) -> Iterator[Any]:
-    for name, data in _texts(path):
-        try:
-            yield json.loads(data)
-        except (ValueError, RecursionError):
-            lines = data.splitlines()
-            try:
-                yield [json.loads(line) for line in lines if line.strip()]
-            except (ValueError, RecursionError) as error:
-                raise DamagedFile(f"{name} is neither JSON nor JSON lines ({str(error)[:80]})") from error
-
-
-def _texts(path: str) -> Iterator[tuple[str, bytes]]:
+def _document(path: str) -> Any:
+    """A JSON document, or JSON lines as a list; in a zip archive, the file with "memor" in its name."""
+    name, data = path, b"[]"
     try:
-        if zipfile.is_zipfile(path):
+        if not zipfile.is_zipfile(path):
+            data = _unpacked(path, read_bytes(path, _LARGEST))
+        else:
             with zipfile.ZipFile(path) as archive:
-                names = [info for info in archive.infolist() if info.filename.endswith((".json", ".jsonl", ".gz"))]
-                chosen = [info for info in names if "memor" in info.filename][:1] or names[:1]
-                for info in chosen:
-                    if info.file_size > _LARGEST:
-                        raise DamagedFile(f"{info.filename} in {path} is larger than any export of memories")
-                    with archive.open(info) as file:
-                        yield info.filename, _unpacked(info.filename, file.read(_LARGEST + 1))
-            return
-        yield path, _unpacked(path, read_bytes(path, _LARGEST))
+                names = [each for each in archive.namelist() if each.endswith((".json", ".jsonl", ".gz"))]
+                if names:
+                    name = next((each for each in names if "memor" in each), names[0])
+                    with archive.open(name) as file:
+                        data = _unpacked(name, file.read(_LARGEST + 1))
     except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, gzip.BadGzipFile) as error:
-        raise DamagedFile(f"{path} is not a whole archive ({error}); export it again") from error
+        raise DamagedFile(f"{path} is not a complete archive ({error}); export it again") from error
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        try:
+            return [json.loads(line) for line in data.splitlines() if line.strip()]
+        except (ValueError, RecursionError) as error:
+            raise DamagedFile(f"{name} is neither JSON nor JSON lines ({str(error)[:80]})") from error
 
 
 def _unpacked(name: str, data: bytes) -> bytes:
-    if not name.endswith(".gz"):
-        return data
-    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-        text = file.read(_LARGEST + 1)
-    if len(text) > _LARGEST:
-        raise DamagedFile(f"{name} expands to more than any export of memories; it is not read")
-    return text
+    if name.endswith(".gz"):
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            data = file.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise DamagedFile(f"{name} is larger than any export of memories; it was not read")
+    return data
 
 
 def plan_memory(home: Home, given: str, form: str | None, target: str | None, project: str = "") -> Report:

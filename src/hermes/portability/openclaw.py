@@ -1,4 +1,4 @@
-"""`hermes claw migrate`: an OpenClaw home becomes part of a Hermes home."""
+"""`hermes claw migrate`: copies what an OpenClaw home holds into a Hermes home."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CONFLICTS = ("skip", "overwrite", "rename")
 
 @dataclass(slots=True, kw_only=True)
 class OpenClaw:
-    """What stands at the source. `workspace` is the main one, `others` belong to other agents."""
+    """What was found at the source. `workspace` is the main one, `others` belong to other agents."""
 
     root: str
     config: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class OpenClaw:
     warnings: list[str] = field(default_factory=list)
 
     def read(self, *names: str) -> str | None:
-        """A text of the main workspace; None when there is none. What cannot be read is a warning."""
+        """A text of the main workspace, None if it does not exist; a file that cannot be read adds a warning."""
         return self.read_path(os.path.join(self.workspace, *names)) if self.workspace else None
 
     def read_path(self, path: str) -> str | None:
@@ -64,7 +64,7 @@ class OpenClaw:
 
 
 def find_openclaw(given: str | None) -> OpenClaw:
-    """The home that was named, else the first of the usual ones that exists."""
+    """The named home, or the first of the usual ones that exists."""
     places = [os.path.expanduser(given)] if given else _usual_places()
     root = next((os.path.realpath(place) for place in places if os.path.isdir(place)), None)
     if root is None:
@@ -88,7 +88,7 @@ def _read_config(found: OpenClaw) -> None:
         try:
             found.config = _json5(text)
         except ValueError as error:
-            found.warnings.append(f"{found.config_file} cannot be read ({error}); its settings stay behind")
+            found.warnings.append(f"{found.config_file} cannot be read ({error}); its settings are not migrated")
         return
 
 
@@ -102,7 +102,7 @@ def _find_workspaces(found: OpenClaw) -> None:
     if real:
         found.workspace, *found.others = dict.fromkeys(real)
     else:
-        found.warnings.append(f"{found.root} has no workspace; only its settings and shared skills can come over")
+        found.warnings.append(f"{found.root} has no workspace; only its settings and shared skills can be migrated")
 
 
 def _is_folder(path: str) -> bool:
@@ -113,7 +113,7 @@ def _is_folder(path: str) -> bool:
 
 
 def is_running(names: tuple[str, ...] = PROGRAMS) -> list[str]:
-    """Processes of the old program, as far as this system shows them."""
+    """Running processes of OpenClaw, on systems that list them in /proc."""
     found = []
     for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
         if not name.isdecimal() or int(name) == os.getpid():
@@ -147,7 +147,9 @@ def _json5(text: str) -> dict[str, Any]:
         from ruamel.yaml.error import YAMLError
 
         try:
-            tree = YAML(typ="safe", pure=True).load(bare.replace("\t", " "))  # flow mappings take the rest of JSON5
+            tree = YAML(typ="safe", pure=True).load(
+                bare.replace("\t", " ")
+            )  # YAML flow mappings cover the rest of JSON5
         except (YAMLError, ValueError, RecursionError) as error:
             raise ValueError(str(error).split("\n", maxsplit=1)[0]) from error
     if not isinstance(tree, dict):
@@ -155,7 +157,7 @@ def _json5(text: str) -> dict[str, Any]:
     return tree
 
 
-# Secrets that may come over when somebody asks for it, and where OpenClaw keeps them.
+# Secrets that --migrate-secrets copies, and where OpenClaw keeps them.
 SECRETS: dict[str, tuple[tuple[str, ...], ...]] = {
     "TELEGRAM_BOT_TOKEN": (("channels", "telegram", "botToken"), ("telegram", "botToken")),
     "OPENROUTER_API_KEY": (("models", "providers", "openrouter", "apiKey"),),
@@ -188,24 +190,24 @@ _REFERENCE = re.compile(r"\$\{?\w+\}?$")
 
 def plan_settings(source: OpenClaw, options: Options, planner: Planner) -> list[Item]:
     items = [_setting(source, options, planner, wanted) for wanted in _wanted(source)]
-    refused = "the preset user-data leaves secrets behind" if options.preset == "user-data" else ""
+    refused = "the preset user-data leaves out secrets" if options.preset == "user-data" else ""
     items += planner.secrets(source.root, _found_secrets(source), _kind_of_secret, refused)
     for name, kind in _SECTIONS.items():
         section = source.config.get(name)
         if section:
             data = (json.dumps(_masked(section), ensure_ascii=False, indent=2, sort_keys=True) + "\n").encode()
-            reason = "kept for you to look at; what has a place here came over by itself"
+            reason = "kept for reference; the settings that Hermes has too were migrated"
             place = f"{source.config_file}#{name}"
             items.append(planner.archived_data(kind, place, data, f"config/{name}.json", reason))
     approvals = os.path.join(source.root, "exec-approvals.json")
     if os.path.isfile(approvals) and not os.path.islink(approvals):
-        reason = "commands are approved anew here"
+        reason = "approve commands again in Hermes"
         items.append(planner.archived("command-allowlist", approvals, "exec-approvals.json", reason))
     return items
 
 
 def _wanted(source: OpenClaw) -> Iterator[tuple[str, str, Any]]:
-    """Kind, name of our setting and value, for each setting of theirs that has a place here."""
+    """Kind, name and value of each of our settings that follows from theirs."""
     model = dig(source.config, "agents", "defaults", "model")
     model = model.get("primary") if isinstance(model, dict) else model
     if isinstance(model, str):
@@ -231,7 +233,7 @@ def _setting(source: OpenClaw, options: Options, planner: Planner, wanted: tuple
     if not options.migrate_secrets or options.preset == "user-data":
         value = without_secrets
     if problem := problem_with(all_keys()[name], value):
-        return Item(kind=kind, source=source.config_file, reason=f"{problem}; it stays behind")
+        return Item(kind=kind, source=source.config_file, reason=f"{problem}; it is not migrated")
     return planner.setting(kind, source.config_file, name, value, same=without_secrets)
 
 
@@ -256,7 +258,7 @@ def _found_secrets(source: OpenClaw) -> dict[str, str]:
 
 
 def _masked(tree: Any, name: str = "") -> Any:
-    """The same tree without what looks like a secret by its name or by itself."""
+    """The same tree without values that look like secrets or have names like those of secrets."""
     if isinstance(tree, dict):
         return {str(key): _masked(value, str(key)) for key, value in tree.items()}
     if isinstance(tree, list):
@@ -331,7 +333,7 @@ class Migration:
             yield item
 
     def _daily(self, source: OpenClaw) -> dict[str, str]:
-        """The daily notes, newest first: when not all fit, the newest are worth most."""
+        """The daily notes, newest first, because the newest are worth most if not all fit."""
         folder = os.path.join(source.workspace, "memory") if source.workspace else ""
         if not os.path.isdir(folder):
             return {}
@@ -355,7 +357,7 @@ class Migration:
 
     def _without_a_home(self, source: OpenClaw, planner: Planner) -> list[Item]:
         found = []
-        reason = "nothing in Hermes reads it; kept for you to look at"
+        reason = "Hermes does not use it; kept for reference"
         for name in _WITHOUT_A_HOME if source.workspace else ():
             path = os.path.join(source.workspace, name)
             if os.path.isfile(path) and not os.path.islink(path):
@@ -370,7 +372,7 @@ class Migration:
             label = os.path.basename(other)
             for inside, full in files_below(other):
                 if inside.endswith(".md") and inside.count("/") <= 1:
-                    why = "it belongs to another agent; give it a separate profile"
+                    why = "it belongs to another agent; migrate it into a separate profile"
                     found.append(planner.archived("archive", full, f"{label}/{inside}", why))
         return [item for item in found if item.status != SKIPPED or item.reason]
 
@@ -380,18 +382,18 @@ class Migration:
             if os.path.lexists(path):
                 yield Item(kind="archive", source=path, reason="sensitive, never read", sensitive=True)
         for path in links_below(source.workspace) if source.workspace else ():
-            yield Item(kind="archive", source=path, reason="a link, which is not followed")
+            yield Item(kind="archive", source=path, reason="a link; links are not followed")
 
     def _warnings(self, source: OpenClaw) -> list[str]:
         found = [
-            f"OpenClaw still runs: {process}; stop it first, one bot token cannot serve two programs"
+            f"OpenClaw is still running: {process}; stop it first, because two programs cannot share a bot token"
             for process in is_running()
         ]
         others = any(os.path.exists(self._home.join(name)) for name in ("gateway.pid", "gateway.lock"))
         if others or self._gateway_runs():
-            found.append("a Hermes gateway seems to run in this home; restart it after the migration")
+            found.append("a Hermes gateway seems to be running in this home; restart it after the migration")
         if dig(source.config, "memory", "backend") or dig(source.config, "memory"):
-            found.append("OpenClaw's memory backend is not taken over; `hermes memory setup` chooses one here")
+            found.append("OpenClaw's memory backend is not migrated; choose one with `hermes memory setup`")
         return found
 
     def _gateway_runs(self) -> bool:
@@ -405,23 +407,21 @@ class Migration:
 def _next_steps(report: Report) -> list[str]:
     steps = []
     if any(item.last and item.status == MIGRATED for item in report.items):
-        steps.append("memory takes effect in new sessions; `hermes memory list` shows it")
+        steps.append("new sessions use the migrated memory; `hermes memory list` shows it")
     if any(item.details.get("overflowed_entries") for item in report.items):
         steps.append("what did not fit is in the archive: `hermes memory list --archived`, `hermes memory restore`")
     if any(item.details.get("refused_entries") for item in report.items):
-        steps.append(
-            "some entries were refused by the scanner; the report says why, add them yourself if they are fine"
-        )
+        steps.append("the scanner refused some entries; the report says why, and you can add harmless ones yourself")
     if any(item.status == ARCHIVED for item in report.items):
-        steps.append(f"look through {os.path.join(report.output_dir, 'archive')}")
+        steps.append(f"check the files in {os.path.join(report.output_dir, 'archive')}")
     if any(item.status == CONFLICT for item in report.items):
-        steps.append("--overwrite replaces what is there and differs; a backup is made first")
-    steps.append("when everything is right, `hermes claw cleanup` puts the old folders aside")
+        steps.append("--overwrite replaces files and settings that differ; a backup is made first")
+    steps.append("when everything is right, rename the old folders with `hermes claw cleanup`")
     return steps
 
 
 def plan_cleanup(given: str | None) -> list[tuple[str, str]]:
-    """Each old folder and the name it would get."""
+    """Each old folder and its new name."""
     places = [os.path.abspath(os.path.expanduser(given))] if given else _usual_places()
     found = [place for place in places if os.path.isdir(place) and not os.path.islink(place)]
     if given and not found:
@@ -430,7 +430,7 @@ def plan_cleanup(given: str | None) -> list[tuple[str, str]]:
 
 
 def left_in(folder: str) -> list[str]:
-    """What somebody may still want from an old folder: to-do lists and transcripts."""
+    """Files in an old folder that the person may still want: to-do lists and transcripts."""
     found: list[str] = []
     for inside, full in files_below(folder):
         if os.path.basename(inside) == "todo.json" or "/sessions/" in f"/{inside}":

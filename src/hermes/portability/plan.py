@@ -1,4 +1,4 @@
-"""A migration as a plan of items: shown first, then carried out as a whole with a backup and a report."""
+"""Plans a migration as a list of items, shown first and then carried out as a whole, with a backup and a report."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ class Options:
 
 
 MIGRATED, ARCHIVED, SKIPPED, CONFLICT, ERROR = "migrated", "archived", "skipped", "conflict", "error"
-_MODES = {"dry_run": "a preview, nothing is changed yet", "execute": "carried out"}
+_MODES = {"dry_run": "preview, nothing has been changed", "execute": "carried out"}
 STATUSES = (MIGRATED, ARCHIVED, SKIPPED, CONFLICT, ERROR)
 
 
 @dataclass(slots=True, kw_only=True)
 class Item:
-    """One thing of the source. `act` carries it out; an item without it changes nothing."""
+    """One thing at the source. `act` migrates it; an item without `act` changes nothing."""
 
     kind: str
     source: str
@@ -67,7 +67,7 @@ class Item:
     reason: str = ""
     details: dict[str, Any] = field(default_factory=dict)
     sensitive: bool = False
-    last: bool = False  # what others may be writing too comes last, so that they rarely get in the way
+    last: bool = False  # others may write these files too; doing them last makes a clash less likely
     act: Callable[[HomeCopy], object] | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Item:
 
 @dataclass(slots=True, kw_only=True)
 class Report:
-    """What a migration would do or did, item by item."""
+    """What a migration will do or has done, item by item."""
 
     program: str
     choices: Options
@@ -90,7 +90,7 @@ class Report:
     items: list[Item] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     next_steps: list[str] = field(default_factory=list)
-    disabled: list[str] = field(default_factory=list)  # what came along, could act and waits for the person to agree
+    disabled: list[str] = field(default_factory=list)  # settings and plug-ins that stay off until the person agrees
 
     def summary(self) -> dict[str, int]:
         counts = Counter(item.status for item in self.items)
@@ -164,7 +164,7 @@ def _lines(item: Item) -> list[str]:
 
 
 def _shown(text: str) -> str:
-    """One line that cannot act on a terminal, whatever a file was called."""
+    """One line without control characters, whatever the name of a file contains."""
     return "".join(letter if letter.isprintable() else "�" for letter in text.replace("\n", " "))
 
 
@@ -172,7 +172,7 @@ _LARGEST = 64 << 20
 
 
 class Planner:
-    """Makes the items of a plan: what is there stays, texts are scanned, what has no place here is archived.
+    """Makes the items of a plan: existing files stay, texts are scanned, and the rest is archived.
 
     `home` is the destination: the home that the report is about, or a profile of it. `settings` are those of `home`.
     """
@@ -232,9 +232,9 @@ class Planner:
     def secrets(
         self, source: str, found: Mapping[str, str], kind: Callable[[str], str], refused: str = ""
     ) -> Iterator[Item]:
-        """Secrets by name; they come over only when the person asked for it, and not when they are `refused`."""
+        """Secrets by name; copied only if the person asked for it, and not when `refused` gives a reason."""
         if not refused and not self._report.choices.migrate_secrets:
-            refused = "secrets come over only with --migrate-secrets"
+            refused = "secrets are copied only with --migrate-secrets"
         try:
             there = read_secrets(self._home)
         except HermesError as error:
@@ -255,14 +255,14 @@ class Planner:
         save_secret(copy.home_of(self._home), name, given)
 
     def text(self, kind: str, source: str, text: str, destination: str) -> Item:
-        """A text that enters prompts: judged first; one that is refused goes to the archive instead."""
+        """A text that will be part of prompts: if the scanner refuses it, it is archived instead."""
         if found := _attacks(text):
             reason = f"it looks like {found}; it is archived and not used"
             return self.archived(kind, source, os.path.basename(source), reason)
         return self._placed(kind, source, text.encode(), destination)
 
     def copied(self, kind: str, source: str, destination: str) -> Item:
-        """A file as it is; of a database, with what is still in its log."""
+        """A file unchanged; a database with the contents of its log."""
         try:
             with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
                 return self._placed(kind, source, read_bytes(merged(source, place), _LARGEST), destination)
@@ -270,7 +270,7 @@ class Planner:
             return Item(kind=kind, source=source, status=ERROR, reason=str(error))
 
     def outside(self, kind: str, source: str, text: str, destination: str) -> Item:
-        """A file for a folder the person named, which is no part of the home."""
+        """A file for a folder outside the home that the person named."""
         path = os.path.abspath(os.path.expanduser(destination))
         item = Item(kind=kind, source=source, destination=path)
         there = _read(path)
@@ -279,7 +279,7 @@ class Planner:
         elif there is not None and not self._overwrite:
             item.status, item.reason = CONFLICT, "another file is there"
         elif not os.path.isdir(os.path.dirname(path)):
-            item.status, item.reason = ERROR, f"there is no folder {os.path.dirname(path)}; make it first"
+            item.status, item.reason = ERROR, f"there is no folder {os.path.dirname(path)}; create it first"
         else:
             replace = partial(_replace_outside, path, text.encode(), there, self._report.program)
             item.status, item.act = MIGRATED, lambda copy: copy.after.append(replace)
@@ -293,7 +293,7 @@ class Planner:
         return self.archived_data(kind, source, data, name, reason)
 
     def archived_data(self, kind: str, source: str, data: bytes, name: str, reason: str) -> Item:
-        """Kept under `migration/`, unless an earlier run has kept the very same."""
+        """A file that is kept under `migration/`, unless an earlier run kept the same content there."""
         item = Item(kind=kind, source=source, reason=reason)
         earlier = self._kept_before(name, data)
         if earlier:
@@ -313,7 +313,7 @@ class Planner:
             item.status, item.reason = ERROR, str(error)
             return item
         if found := _attacks(files[MAIN_FILE].decode("utf-8", "replace")):
-            item.reason = f"its text looks like {found}; it is not taken over"
+            item.reason = f"its text looks like {found}; it is not migrated"
             return item
         place = self._home.join("skills", category, plain)
         if os.path.lexists(place):
@@ -356,7 +356,7 @@ class Planner:
         return ""
 
     def _free_skill(self, category: str, name: str, files: dict[str, bytes]) -> str:
-        """A name nobody has; empty when one of the candidates is this very skill."""
+        """An unused name; empty if one of the candidates is this same skill."""
         number = 1
         while True:
             free = f"{name}-imported" if number == 1 else f"{name}-imported-{number}"
@@ -369,7 +369,7 @@ class Planner:
 
 
 def _replace_outside(path: str, data: bytes, there: bytes | None, program: str) -> None:
-    """Puts a file where the person asked for it; what stood there keeps a name beside it."""
+    """Writes a file where the person asked for it and keeps the previous one beside it."""
     parent, name = os.path.split(path)
     with Folder.create(parent) as folder:
         if there is not None:
@@ -394,11 +394,11 @@ def _read(path: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except StorageError:
-        return b"\0"  # something is there, and it is no such file
+        return b"\0"  # something else is there
 
 
 def _attacks(text: str) -> str:
-    """What a text looks like that no prompt would show at all; of others a prompt leaves out what it must."""
+    """The kinds of attack in a text of which a prompt would show nothing; empty if it would show some of it."""
     verdict = scan(text, "context")
     shown = verdict.level != "refuse" or without_attacks(text, "", lambda part: scan(part, "context"))
     return "" if shown else ", ".join(verdict.classes)
@@ -411,10 +411,10 @@ _LONGEST_ARCHIVED = 100_000
 
 @dataclass(slots=True, kw_only=True)
 class Merge:
-    """What a merge of entries into one target of curated memory would do.
+    """What a merge of entries into one target of curated memory will do.
 
-    What is there stays. New entries are added while they fit; the others enter the archive in the same change. What the
-    scanner refuses is only in the report.
+    Existing entries stay. New ones are added while there is room; the others go to the archive in the same change.
+    Entries that the scanner refuses appear only in the report.
     """
 
     target: str
@@ -425,7 +425,7 @@ class Merge:
     archived: list[str] = field(default_factory=list)
     duplicates: int = 0
     refused: list[str] = field(default_factory=list)  # the beginning of each entry, and why
-    origins: dict[str, str] = field(default_factory=dict)  # of entries that came from outside to where they come from
+    origins: dict[str, str] = field(default_factory=dict)  # for entries that came from outside: their origin
 
     @property
     def changes(self) -> bool:
@@ -473,7 +473,7 @@ def _plan_merge(
             if (origin := origins.get(raw)) in UNTRUSTED:
                 merge.origins[entry[:_LONGEST_ARCHIVED]] = str(origin)
         except WriteRefused as refusal:
-            # Masked: it may have been refused for the secret in it.
+            # Mask it: a secret may be the reason for the refusal.
             merge.refused.append(f"{text.preview(mask_secrets(entry), _HINT)}: {refusal}")
             continue
         if text.size([*live, entry]) <= merge.limit:
@@ -485,9 +485,9 @@ def _plan_merge(
 
 
 def _apply_merge(store: MemoryStore, merge: Merge) -> Written | None:
-    """One change of the file for all that has one origin, which is "import" unless it came from outside before.
+    """Makes one change per origin; the origin is "import" unless the entry came from outside before.
 
-    None when nothing was to do.
+    Returns None if there was nothing to do.
     """
     written = None
     coming = (*merge.added, *merge.archived)
@@ -503,7 +503,7 @@ def _planner(merge: Merge, coming: Sequence[str]) -> Callable[[tuple[str, ...]],
         known = {_key(entry) for entry in entries}
         for entry in coming:
             if _key(entry) in known:
-                continue  # somebody else wrote it meanwhile
+                continue  # added by somebody else meanwhile
             edits.append(Edit(index=len(live), before=None, after=entry))
             if entry in merge.archived or text.size([*live, entry]) > merge.limit:
                 edits.append(Edit(index=len(live), before=entry, after=None))
@@ -520,7 +520,7 @@ def _cause(source: str, origin: str = IMPORT) -> Cause:
 
 
 def _key(entry: str) -> str:
-    """Entries that differ only in spacing, capitals or forms of letters are one."""
+    """The same for entries that differ only in spacing, case or Unicode forms."""
     return " ".join(unicodedata.normalize("NFKC", entry).casefold().split())
 
 
@@ -530,14 +530,14 @@ _KEPT_BACKUPS = 5
 def carry_out(home: Home, report: Report) -> Report:
     """Applies every item to a copy of the home, which then takes its place.
 
-    Settings and plug-ins that could run or connect are disabled, unless the person agreed to them (`enable`).
+    Settings and plug-ins that can run or connect are disabled, unless the person agreed (`enable`).
     """
     choices = report.choices
     if report.conflicts() and not choices.overwrite:
         names = ", ".join(sorted({item.kind for item in report.conflicts()}))
         raise StorageError(
-            f"some things are there already and differ ({names}); nothing was changed. "
-            "--overwrite replaces them, the preview names each"
+            f"this home already has other versions of {names}; nothing was changed. --overwrite replaces them; "
+            "the preview lists each"
         )
     if not report.has_work():
         return report
@@ -558,7 +558,7 @@ def carry_out(home: Home, report: Report) -> Report:
 
 
 def change_memory(copy: HomeCopy, store: MemoryStore, target: str, change: Callable[[MemoryStore], object]) -> None:
-    """Changes memory in the copy; memory that a link has elsewhere, when the copy is in place."""
+    """Changes memory in the copy or, if a link leads out of the home, once the copy is in place."""
     if copy.holds(store.path(target)):
         change(store)
     else:

@@ -1,7 +1,7 @@
-"""Reads the conversations that other programs keep: chat services' exports, coding agents' files, and Letta's.
+"""Reads conversations of other programs: exports of chat services, transcripts of coding agents, and Letta's files.
 
-Each reader yields `Conversation`s; what they have in common (items of a large JSON document, lines of JSON, content
-blocks of Anthropic's and items of OpenAI's API as messages) stands first.
+Each reader yields `Conversation`s. The first part of this module is shared by the readers: items of a large JSON
+document, lines of JSON, and content blocks of Anthropic's and items of OpenAI's API as messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile
 from hermes.portability.archive import opened_unchanged
-from hermes.portability.conversations_import import moment_of
+from hermes.portability.conversations_import import LONGEST_LINE, moment_of, numbered_lines
 from hermes.storage.local.database import all_rows
 
 if TYPE_CHECKING:
@@ -37,86 +37,80 @@ if TYPE_CHECKING:
 
 _PIECE = 1 << 20
 LONGEST_ITEM = 256 << 20
-_BLANK = " \t\r\n"
+_NOT_BLANK = re.compile(r"[^ \t\r\n]")
 
 
 def items(file: Readable, name: str, on_bytes: Callable[[int], None] | None = None) -> Iterator[Any]:
     """The items of the array in the file; an object instead of an array counts as its only item."""
-    reader = _Reader(file, name, on_bytes)
-    first = reader.next_letter()
-    if first == "{":
-        yield reader.value()
-        return
-    if first != "[":
-        raise DamagedFile(f"{name} begins with neither [ nor {{, so it is no JSON export; unpack or export it again")
-    reader.skip()
-    while (letter := reader.next_letter()) != "]":
-        if letter == ",":
-            reader.skip()
-            continue
-        yield reader.value()
+    reader = _Reader(file, on_bytes)
+    try:
+        first = reader.next_letter()
+        if first not in ("[", "{"):
+            raise DamagedFile(f"{name} is not a JSON export: it starts with neither [ nor {{; unpack it first")
+        if first == "{":
+            yield reader.value()
+            return
+        reader.at += 1
+        while (letter := reader.next_letter()) != "]":
+            if letter == ",":
+                reader.at += 1
+            else:
+                yield reader.value()
+    except EOFError as error:
+        raise DamagedFile(f"{name} ends too early ({error}); download or copy it again") from error
+    except (OverflowError, RecursionError) as error:
+        raise DamagedFile(f"{name} holds an item that is nested too deeply or over {LONGEST_ITEM >> 20} MiB") from error
 
 
 class _Reader:
-    def __init__(self, file: Readable, name: str, on_bytes: Callable[[int], None] | None) -> None:
+    """Reads JSON values from a file piece by piece; EOFError when it ends inside one."""
+
+    def __init__(self, file: Readable, on_bytes: Callable[[int], None] | None) -> None:
         self._file = file
-        self._name = name
         self._on_bytes = on_bytes
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
         self._text = ""
-        self._at = 0
-        self._ended = False
+        self.at = 0
 
     def next_letter(self) -> str:
         while True:
-            while self._at < len(self._text):
-                if self._text[self._at] not in _BLANK:
-                    return self._text[self._at]
-                self._at += 1
-            if not self._more(_PIECE):
-                raise DamagedFile(f"{self._name} breaks off in the middle; download or copy it again")
-
-    def skip(self) -> None:
-        self._at += 1
+            if found := _NOT_BLANK.search(self._text, self.at):
+                self.at = found.start()
+                return found[0]
+            self.at = len(self._text)
+            self._more(_PIECE, "nothing follows")
 
     def value(self) -> Any:
         """The value that starts here; twice as much text each time it is not complete, so the work stays linear."""
         step = _PIECE
         while True:
             try:
-                found, self._at = json.JSONDecoder().raw_decode(self._text, self._at)
+                found, self.at = json.JSONDecoder().raw_decode(self._text, self.at)
             except ValueError as error:
-                if len(self._text) - self._at > LONGEST_ITEM:
-                    raise DamagedFile(f"{self._name} holds an item over {LONGEST_ITEM >> 20} MiB") from error
-                if not self._more(step):
-                    raise DamagedFile(f"{self._name} is not complete JSON ({error}); download it again") from error
+                if len(self._text) - self.at > LONGEST_ITEM:
+                    raise OverflowError from error
+                self._more(step, str(error))
                 step = min(step * 2, LONGEST_ITEM)
-            except RecursionError as error:
-                raise DamagedFile(f"{self._name} is nested too deeply to be an export") from error
             else:
                 return found
 
-    def _more(self, count: int) -> bool:
-        if self._ended:
-            return False
-        self._text, self._at = self._text[self._at :], 0
+    def _more(self, count: int, missing: str) -> None:
         data = self._file.read(count)
-        self._ended = not data
-        self._text += self._decoder.decode(data, final=self._ended)
+        self._text, self.at = self._text[self.at :] + self._decoder.decode(data, final=not data), 0
         if self._on_bytes is not None:
             self._on_bytes(len(data))
-        return True
+        if not data:
+            raise EOFError(missing)
 
 
-LONGEST_LINE = 64 << 20
-_decode = json.JSONDecoder().decode  # `json.loads` looks for the encoding of every line
+_decode = json.JSONDecoder().decode  # faster than `json.loads`, which detects the encoding of every line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """One conversation as another program keeps it: `messages` begins to read them anew each time.
+    """One conversation as another program keeps it: each call of `messages` reads them again.
 
-    `late` holds what shows only while the messages are read, such as a title at the end of the file.
+    `late` is filled while the messages are read, for example with a title from the end of the file.
     """
 
     id: str
@@ -133,7 +127,7 @@ def mapping(value: Any) -> dict[str, Any]:
 
 
 def timed(message: dict[str, Any], when: Any) -> dict[str, Any]:
-    """The message with its moment, where there is one that can be read."""
+    """The message with its time, if there is one."""
     moment = moment_of(when)
     if moment is not None:
         message["timestamp"] = moment
@@ -141,7 +135,7 @@ def timed(message: dict[str, Any], when: Any) -> dict[str, Any]:
 
 
 def text_of(content: Any) -> str:
-    """The words of a content: a text, or the texts of its parts."""
+    """The text of a message's content: a string, or the texts of its parts."""
     if isinstance(content, str):
         return content
     if isinstance(content, dict):
@@ -159,7 +153,7 @@ def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
 
 
 def spoken(role: str, content: str, parts: list[Any], names: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """One message of Anthropic's content blocks: what was said, thought and called; none when there is nothing."""
+    """One message from Anthropic's content blocks (text, thinking, tool calls); nothing if they are empty."""
     message: dict[str, Any] = {"role": role, "content": content or None}
     thoughts = "\n".join(str(part.get("thinking") or "") for part in _of_kind(parts, "thinking"))
     if thoughts.strip():
@@ -186,22 +180,14 @@ def _of_kind(parts: list[Any], kind: str) -> list[dict[str, Any]]:
 
 
 def json_lines(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
-    """The objects of a JSONL file; a line that is none is reported, unless it is the last and still being written."""
-    number = 0
+    """The objects of a JSONL file; reports other lines, except a last line that is still being written."""
     with open(path, "rb") as file:
-        while line := file.readline(LONGEST_LINE):
-            number += 1
-            if on_bytes is not None:
-                on_bytes(len(line))
-            if not line.strip():
-                continue
-            if not line.endswith(b"\n") and len(line) == LONGEST_LINE:
+        for number, line in numbered_lines(file, on_bytes):
+            if line is None:
                 told(f"line {number}: it is longer than {LONGEST_LINE >> 20} MiB and is left out")
-                while line and not line.endswith(b"\n"):
-                    line = file.readline(LONGEST_LINE)
                 continue
             try:
-                record = _decode(line.decode("utf-8-sig" if number == 1 else "utf-8").strip())
+                record = _decode(line.decode().strip())
             except (ValueError, RecursionError) as error:
                 if line.endswith(b"\n"):
                     told(f"line {number}: it is not JSON ({str(error)[:100]})")
@@ -220,7 +206,7 @@ _HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "imag
 
 
 def message_of(item: dict[str, Any], names: dict[str, str]) -> dict[str, Any] | None:
-    """The item as a message, or None for one that says nothing; `names` remembers which call is whose."""
+    """The item as a message, or None if it is empty; `names` maps ids of calls to names of tools."""
     kind = item.get("type")
     if isinstance(item.get("role"), str) and kind in (None, "message"):
         return _said(item)
@@ -252,7 +238,7 @@ def _said(item: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _output(given: Any) -> str:
-    """What a tool answered; Codex wraps it in JSON with how long it took."""
+    """The output of a tool; Codex wraps it in JSON together with its duration."""
     if isinstance(given, str) and given.startswith('{"output"'):
         try:
             inner = json.loads(given).get("output")
@@ -275,7 +261,7 @@ def is_chatgpt(item: Any) -> bool:
 
 
 def chatgpt(item: dict[str, Any]) -> Iterator[Conversation]:
-    """A conversation is a tree of messages: its current path, then every path that was left as a branch."""
+    """A conversation is a tree of messages: yields its current path, then every other path as a branch."""
     nodes: _Nodes = {name: node for name, node in item["mapping"].items() if isinstance(node, dict)}
     name = str(item.get("conversation_id") or item.get("id") or item.get("title") or "conversation")
     leaves = [leaf for leaf, node in nodes.items() if not _has_children(node, nodes)]
@@ -302,7 +288,7 @@ def _has_children(node: dict[str, Any], nodes: _Nodes) -> bool:
 
 
 def _path(nodes: _Nodes, leaf: str, taken: set[str]) -> list[str]:
-    """From the first node not taken yet down to the leaf; the nodes are taken now, so a ring ends too."""
+    """The nodes from the first one not taken yet down to the leaf; marks them as taken, which also ends a cycle."""
     path: list[str] = []
     at: Any = leaf
     while isinstance(at, str) and at in nodes and at not in taken:
@@ -324,7 +310,7 @@ def _chatgpt_messages(nodes: _Nodes, path: list[str]) -> Iterator[dict[str, Any]
 
 
 def _chatgpt_text(content: dict[str, Any]) -> str:
-    """The text of a message; an image or a file is named in its place, so that a reader sees it was there."""
+    """The text of a message, with a placeholder for each image or file."""
     found = [text_of(content.get("text")), text_of(content.get("result"))]
     for part in content.get("parts") or ():
         if isinstance(part, dict) and "asset_pointer" in part:
@@ -377,7 +363,7 @@ def is_letta(item: Any) -> bool:
 
 
 def letta(item: dict[str, Any]) -> Iterator[Conversation]:
-    """One document holds agents with their messages and memory blocks."""
+    """A document contains agents with their messages and memory blocks."""
     for agent in filter(mapping, item.get("agents") or [item]):
         fields: dict[str, Any] = {
             "title": agent.get("name"),
@@ -389,7 +375,7 @@ def letta(item: dict[str, Any]) -> Iterator[Conversation]:
 
 
 def letta_blocks(item: dict[str, Any]) -> list[tuple[str, str]]:
-    """Label and text of each memory block: what the agent knew about itself and about the person."""
+    """Label and text of each memory block, such as `human` and `persona`."""
     found = [*(item.get("core_memory") or ()), *(item.get("blocks") or ())]
     return [
         (str(block.get("label") or ""), block["value"])
@@ -401,7 +387,7 @@ def letta_blocks(item: dict[str, Any]) -> list[tuple[str, str]]:
 def _letta_messages(given: Any) -> Iterator[dict[str, Any]]:
     for each in filter(mapping, given if isinstance(given, list) else ()):
         if each.get("role") not in _ROLES or each["role"] == "system":
-            continue  # the system prompt is rebuilt by whoever runs the agent
+            continue  # whoever runs the agent builds the system prompt anew
         message: dict[str, Any] = {"role": each["role"], "content": text_of(each.get("content") or each.get("text"))}
         if isinstance(each.get("tool_calls"), list) and each["tool_calls"]:
             message["tool_calls"] = each["tool_calls"]
@@ -416,9 +402,9 @@ CLAUDE_CODE, CODEX, AGENTS_SDK = "claude-code", "codex", "openai-agents"
 AGENTS_TABLE = "agent_messages"
 _SPEAKERS = ("user", "assistant")
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
-_HEAD = 50  # records that tell what a session is about
+_HEAD = 50  # records that describe a session
 _LINES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
-# What Codex itself puts before a person's first words.
+# What Codex puts before the person's first message.
 _PREAMBLE = re.compile(r"\s*(<environment_context>|<user_instructions>|<permissions|# AGENTS\.md instructions)")
 _ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SESSIONS = "SELECT session_id, min(created_at) FROM agent_messages GROUP BY session_id ORDER BY min(id)"
@@ -426,11 +412,15 @@ _ITEMS = "SELECT message_data, created_at FROM agent_messages WHERE session_id =
 
 
 def usual_places(program: str) -> list[str]:
-    """Where a program keeps its transcripts."""
-    if program == CLAUDE_CODE:
-        return [os.path.join(os.environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"), "projects")]
-    root = os.environ.get("CODEX_HOME") or os.path.expanduser("~/.codex")
-    return [os.path.join(root, "sessions"), os.path.join(root, "archived_sessions")]
+    """The folders in which a program keeps its transcripts."""
+    names = ("projects",) if program == CLAUDE_CODE else ("sessions", "archived_sessions")
+    return [os.path.join(home_of_program(program), name) for name in names]
+
+
+def home_of_program(program: str) -> str:
+    """The folder of Claude Code or Codex."""
+    variable, usual = ("CLAUDE_CONFIG_DIR", "~/.claude") if program == CLAUDE_CODE else ("CODEX_HOME", "~/.codex")
+    return os.environ.get(variable) or os.path.expanduser(usual)
 
 
 def is_claude_code(records: list[dict[str, Any]]) -> bool:
@@ -442,7 +432,7 @@ def is_claude_code(records: list[dict[str, Any]]) -> bool:
 
 
 def claude_code(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
-    """The conversation of the file, then one for each sub-agent whose words stand in it."""
+    """The conversation in the file, then one for each sub-agent in it."""
     head = list(itertools.islice(_said_in(json_lines(path, lambda _: None)), _HEAD))
     if not head:
         return
@@ -481,7 +471,7 @@ def _said_in(records: Records) -> Iterator[dict[str, Any]]:
 
 
 def _main(records: Records, agents: dict[str, None], late: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What was said in the conversation itself; notes its sub-agents and its title on the way."""
+    """The records of the conversation itself; collects its sub-agents and its title on the way."""
 
     def without_titles() -> Iterator[dict[str, Any]]:
         for record in records:
@@ -518,7 +508,7 @@ def _claude_code_fields(head: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _claude_code_messages(records: Records) -> Iterator[dict[str, Any]]:
-    """The lines as messages: calls and results of tools as such, thinking beside what was said."""
+    """The records as messages, with tool calls, tool results and thinking."""
     names: dict[str, str] = {}
     for record in records:
         content = record["message"].get("content")
@@ -605,5 +595,5 @@ def _agents_sdk_messages(connection: apsw.Connection, session: Any, told: Told) 
 
 
 def _as_utc(given: Any) -> Any:
-    """SQLite's own time stamps are in UTC and do not say so."""
+    """SQLite's time stamps are in UTC without a zone; adds it."""
     return f"{given}+00:00" if isinstance(given, str) and "+" not in given else given

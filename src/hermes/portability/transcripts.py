@@ -1,4 +1,4 @@
-"""Takes conversations of other programs into `state.db`: recognises whose a file is, takes each message once."""
+"""Imports conversations of other programs: recognises the format of a file, and adds each message once."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 HERMES_AGENT = "hermes-agent"
 JSONL = "jsonl"
-# How to recognise a file by its first lines, or a document by its first item, and how to read it.
+# For each format: how to recognise it by the first lines, or the first item of a document, and how to read it.
 _BY_LINE: dict[str, tuple[Any, Any]] = {
     formats.CLAUDE_CODE: (formats.is_claude_code, formats.claude_code),
     formats.CODEX: (formats.is_codex, formats.codex),
@@ -66,7 +66,7 @@ class Source:
     format: str
 
     def fingerprint(self) -> str:
-        """Changes when the file does, its log included."""
+        """A text that changes whenever the file or its log changes."""
         parts = []
         for path in (self.path, f"{self.path}-wal"):
             try:
@@ -81,7 +81,7 @@ class Source:
 
 
 def sources(given: str, form: str | None = None) -> list[Source]:
-    """Every transcript at a path, below a folder, or in the usual places of a program that was named."""
+    """Every transcript at a path, in a folder, or in the usual places of a program."""
     if os.path.isdir(given):
         return sorted(_below(given, form), key=lambda source: source.path)
     if os.path.exists(given):
@@ -91,14 +91,14 @@ def sources(given: str, form: str | None = None) -> list[Source]:
         if found := [source for place in places if os.path.isdir(place) for source in sources(place, given)]:
             return found
         raise NotFound(
-            f"there are no transcripts of {given} in {' and '.join(places)}; give their folder if they are elsewhere"
+            f"no transcripts of {given} were found in {' and '.join(places)}; name their folder if they are elsewhere"
         )
     check_name(given)
     return []
 
 
 def check_name(given: str) -> None:
-    """Refuses what is neither there nor a program, whose transcripts may be yet to come."""
+    """Refuses a name that is neither an existing path nor a known program."""
     if not os.path.exists(given) and given not in _BY_LINE:
         raise NotFound(f"there is no file {given}; name a file, a folder, or one of {', '.join(_BY_LINE)}")
 
@@ -119,7 +119,7 @@ def read(source: Source, told: Told, on_bytes: Callable[[int], None] | None = No
 
 
 def recognised(path: str) -> str | None:
-    """The name of the file's format; None when it is nobody's we know. A link or a device is nobody's."""
+    """The name of the file's format; None if it is unknown, a link or a device."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return None
@@ -146,7 +146,7 @@ def _named(path: str) -> str:
             if file.read(len(_DATABASE)) == _DATABASE:
                 raise StorageError(
                     f"{path} is a database, but neither one of hermes-agent nor a session store of the Agents SDK; "
-                    "a Hermes home is moved with `hermes export` and `hermes import`"
+                    "to move a Hermes home, use `hermes export` and `hermes import`"
                 )
         raise SettingsError(f"{path} is in no format Hermes recognises; name it with --format ({', '.join(FORMATS)})")
     return found
@@ -164,7 +164,7 @@ def _below(folder: str, form: str | None) -> Iterator[Source]:
 
 
 def _one_document(head: bytes) -> bool:
-    """Whether the first line alone is no JSON, as in a document that is written over many lines."""
+    """Whether this is one JSON document on several lines, so that its first line alone is not JSON."""
     first = head.removeprefix(b"\xef\xbb\xbf").lstrip()
     if first[:1] == b"[":
         return True
@@ -194,7 +194,7 @@ def _by_line(head: bytes) -> str | None:
 
 
 def _items(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[Any]:
-    """The items of a JSON document, or of the documents named `conversations` inside a zip."""
+    """The items of a JSON document, or of the documents named `conversations` in a zip archive."""
     if not zipfile.is_zipfile(path):
         with open(path, "rb") as file:
             yield from items(file, path, on_bytes)
@@ -211,11 +211,11 @@ def _items(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[Any]:
                 if on_bytes is not None:
                     on_bytes(info.compress_size)
     except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
-        raise DamagedFile(f"{path} is not a whole zip archive ({error}); download it again") from error
+        raise DamagedFile(f"{path} is not a complete zip archive ({error}); download it again") from error
 
 
 class _Bounded:
-    """Never more bytes than the archive announced, whatever they expand to."""
+    """Reads at most as many bytes as the archive announced."""
 
     def __init__(self, file: IO[bytes], most: int) -> None:
         self._file = file
@@ -243,14 +243,14 @@ def _database(path: str) -> str | None:
     return formats.AGENTS_SDK if found else None
 
 
-_BATCH = 2000  # messages to a transaction; others can write in between
+_BATCH = 2000  # messages per transaction; others can write in between
 _REPORTED = 100
 _VARIANTS = 1000
 
 
 @dataclass(slots=True, kw_only=True)
 class Imported:
-    """What a run did. `unchanged` files were not even opened; `problems` are the first of those that were found."""
+    """What a run did. `unchanged` files were not opened; `problems` are the first ones found."""
 
     files: int = 0
     unchanged: int = 0
@@ -263,7 +263,7 @@ class Imported:
 
 @dataclass(frozen=True, slots=True)
 class _Mark:
-    """How far a conversation has come in: how many of its messages, and a checksum over them."""
+    """How much of a conversation was imported: the number of messages, and a checksum over them."""
 
     session: str
     taken: int = 0
@@ -281,17 +281,17 @@ class TranscriptImport:
         on_bytes: Callable[[int], None] | None = None,
         by_hook: bool = False,
     ) -> None:
-        """Reported `by_hook`, what the person typed is theirs; of any other file nobody knows who wrote it."""
+        """With `by_hook`, typed text counts as the person's own; nobody knows who wrote any other file."""
         self._grade = as_reported if by_hook else as_imported
         self._db = db
         self._project = project
         self._on_bytes = on_bytes
         self._done = 0
-        self._storing = False  # whether a failure is one of the database, which ends the import
+        self._storing = False  # a failure now is one of the database, which ends the import
         self.result = Imported()
 
     def take(self, source: Source) -> None:
-        """Reads one file unless it is as it was; what cannot be understood is reported and does not stop the rest."""
+        """Imports one file if it has changed; reports what cannot be understood and goes on."""
         note, now = f"imported:file:{source.format}:{source.path}", source.fingerprint()
         self.result.files += 1
         if self._db.get_meta(note) == now:
@@ -351,13 +351,13 @@ class TranscriptImport:
         if self._project is not None:
             fields["project"] = self._project
         elif "cwd" in fields:
-            fields["project"] = project_of(fields["cwd"]) or fields.get("project")  # as our own sessions name it
+            fields["project"] = project_of(fields["cwd"]) or fields.get("project")  # named as in our own sessions
         if conversation.parent:
             fields["parent_session_id"] = scrub(f"{source.format}_{conversation.parent}")
         return {**fields, "kind": conversation.kind, IMPORTED_AT: time.time()}
 
     def _known(self, base: str, messages: Iterator[dict[str, Any]]) -> tuple[_Mark | None, int]:
-        """The variant that agrees with the messages furthest, and how many of them were read to find out."""
+        """The variant with the longest common beginning, and how many messages were read to find it."""
         best, check, count = None, 0, 0
         for mark in sorted(self._variants(base), key=lambda mark: mark.taken):
             for message in itertools.islice(messages, mark.taken - count):
@@ -368,7 +368,7 @@ class TranscriptImport:
         return best, count
 
     def _is_older_copy(self, base: str, conversation: Conversation) -> bool:
-        """Whether all of it was taken before, as from a copy made when the conversation was shorter."""
+        """Whether all of it was imported before, as with a copy made when the conversation was shorter."""
         for mark in self._variants(base):
             stored = Pages.of_db(self._db).messages(self._db.get_session(mark.session))
             kept = (_chained(0, bare(message.message)) for message in stored)
@@ -387,12 +387,12 @@ class TranscriptImport:
             yield _Mark(name, int(taken), int(check))
 
     def _store(self, mark: _Mark, batch: list[dict[str, Any]], fields: dict[str, Any] | None) -> _Mark:
-        """Stores some messages, and the session when there are `fields` to make it of; says how far it is then."""
+        """Stores messages, and first the session if `fields` are given; returns the new mark."""
         check, kept = mark.check, []
         for number, message in enumerate(batch, mark.taken + 1):
             check = _chained(check, message)
             try:
-                # Plain text needs no look; anything else is tried before it is part of a transaction.
+                # Plain text is always valid; check anything else before the transaction.
                 plain = isinstance(message.get("content"), str) and "tool_calls" not in message
                 kept.append(message if plain else clean_message(message))
             except BadLine as bad:
@@ -430,7 +430,7 @@ class TranscriptImport:
 
 
 def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
-    """What was said, without private parts."""
+    """The messages without private parts."""
     for message in conversation.messages():
         yield message if (kept := storable(message)) is message else dict(kept)
 
