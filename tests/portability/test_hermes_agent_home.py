@@ -122,7 +122,7 @@ def test_a_database_of_hermes_agent_alone_is_found_too_and_an_own_mistake_is_no_
 ) -> None:
     home.mkdir()
     missing = hermes("import", "hermes-agent")
-    assert missing.err.startswith(f"hermes: there is no home at {nobodys_home}/.hermes; name the home of hermes-agent: ")
+    assert missing.err.startswith(f"hermes: there is no home at {nobodys_home}/.hermes; name the home of ")
     (home / "config.yaml").write_text("memory:\n  nudge_intervall: 3\n", encoding="utf-8")
     assert "did you mean memory.nudge_interval?" in hermes("memory", "list").err
     assert hermes("import", "hermes-agent").err == missing.err

@@ -115,7 +115,7 @@ def test_a_provider_without_our_base_class_is_taken_when_it_has_the_members(home
     [
         ("import nowhere  # MemoryProvider", "ModuleNotFoundError: No module named 'nowhere'"),
         ("x = 'MemoryProvider'", "registers no memory provider"),
-        ("def register(ctx): ctx.register_memory_provider(object())", "is not a memory provider: it has no name"),
+        ("def register(ctx): ctx.register_memory_provider(object())", "is not a memory provider: it lacks name"),
         ("def register(ctx): ctx.register_memory_provider; raise SystemExit(2)", "SystemExit"),
     ],
 )

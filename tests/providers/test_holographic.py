@@ -101,7 +101,7 @@ def test_every_action_gives_the_keys_that_callers_rely_on(provider: HolographicP
         ({"action": "fly"}, "add, search, probe"),
         ({"action": "add"}, "add needs content"),
         ({"action": "add", "content": "x y", "category": "moods"}, "user_pref, project"),
-        ({"action": "add", "content": " . "}, "needs some content"),
+        ({"action": "add", "content": " . "}, "must not be empty"),
         ({"action": "update", "fact_id": "seven"}, "needs fact_id, a number"),
         ({"action": "update", "fact_id": 77, "content": "x y"}, "there is no fact 77"),
         ({"action": "reason"}, "needs entities"),

@@ -264,7 +264,7 @@ def test_a_session_that_a_provider_opens_has_no_providers(home: Path, place: str
     with MemorySession.open(home) as session:
         sent = session.prepare_turn("tea?").messages[-1]["content"]
         session.finish_turn("done")
-    assert "a memory provider works without memory providers of its own" in sent
+    assert "a memory provider cannot use memory providers itself" in sent
 
 
 COMMANDS: dict[str, Callable[[Any], bool]] = {

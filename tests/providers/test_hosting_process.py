@@ -200,7 +200,7 @@ def test_one_that_died_while_nobody_asked_leaves_nothing_behind_and_comes_back(
 def test_one_that_hangs_while_it_is_loaded_is_given_up_and_ended(home: Path) -> None:
     install(home, "sleepy", "import time\ntime.sleep(1000)  # MemoryProvider")
     provider = HostedProvider("sleepy", str(home), str(home), Bounds(load=1))
-    with pytest.raises(ProviderError, match="its process did not answer for long and was ended"):
+    with pytest.raises(ProviderError, match="its process did not answer in time and was ended"):
         provider.wait_until_loaded()
     assert not group_of(provider._process.pid)
 

@@ -212,7 +212,7 @@ class TestOpenViking(ServiceScenarios):
         assert service.files == {}
         task["status"] = "running"
         monkeypatch.setattr("hermes.providers.services.openviking._COMMIT_SECONDS", 0.0)
-        assert "the server still works on 1 commits" in ada.forget_person()
+        assert "the server is still working on 1 commits" in ada.forget_person()
 
     @pytest.mark.proves("openviking.people")
     def test_nobody_reads_anothers_tree(self, service: Any, home: Path) -> None:

@@ -1,19 +1,19 @@
-"""`MemoryProvider`: what external memory implements. Four members are required; every hook is optional.
+"""`MemoryProvider`: the interface of external memory. Four members are required; every hook is optional.
 
     class Mine(MemoryProvider):
         name = "mine"
-        def is_available(self) -> bool: ...                    # quick, no network
+        def is_available(self) -> bool: ...                    # fast, no network
         def initialize(self, session_id, **kwargs) -> None: ...
         def get_tool_schemas(self) -> list[dict]: ...
 
-Names and signatures are those that providers for hermes-agent already have. The manager owns all threads and
-deadlines, keeps what could not be delivered and delivers it later: a provider starts no thread, retries nothing for
-long, and raises when it failed (best a `ProviderError`, which says whether waiting helps). It may be called from two
-threads at once: one delivers (`initialize`, `sync_turn`, `on_memory_write`, the session hooks, `queue_prefetch`, in
-order), the other answers a turn that waits (`prefetch`, `handle_tool_call`, `on_turn_start`, `on_pre_compress`).
+Names and signatures are those of hermes-agent's providers. The manager owns all threads and deadlines, and repeats
+failed calls later. So a provider starts no threads, does not retry for long, and raises when it failed (preferably a
+`ProviderError`, which says whether waiting helps). Two threads may call it at once: one delivers in order
+(`initialize`, `sync_turn`, `on_memory_write`, the session hooks, `queue_prefetch`), the other answers a turn that waits
+(`prefetch`, `handle_tool_call`, `on_turn_start`, `on_pre_compress`).
 
-Arguments that the documents do not name (`session_id` of `on_session_end`, `idempotency_key`) are handed over only to
-providers whose signature has them.
+Arguments that hermes-agent does not have (`session_id` of `on_session_end`, `idempotency_key`) are passed only to
+providers whose signature names them.
 """
 
 # ruff: noqa: B027 - hooks that do nothing by default are what makes them optional
@@ -39,7 +39,7 @@ _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LARGEST_SCHEMA = 20_000
 _LARGEST_RESULT = 100_000
-# What hermes-agent's own tools are called, and ours: a provider's tool of that name is never offered.
+# Names of hermes-agent's own tools and of ours: a provider's tool with such a name is never offered.
 RESERVED_TOOLS = frozenset(
     {
         *("memory", "session_search", "todo", "delegate_task", "clarify"),
@@ -56,19 +56,19 @@ class MemoryProvider(ABC):
     def name(self) -> str:
         """The id people write into `memory.provider`, such as `mem0`."""
 
-    unavailable_because = ""  # what a person should do about it, when `is_available` said no
+    unavailable_because = ""  # what a person should do when `is_available` is false
 
     @abstractmethod
     def is_available(self) -> bool:
-        """Whether packages, programs and settings are there. Quick, and without any network call."""
+        """Whether the needed packages, programs and settings exist. Fast, and makes no network call."""
 
     @abstractmethod
     def initialize(self, session_id: str, **kwargs: Any) -> None:
-        """Connects and makes what is needed, for one session. Called once, and again after it failed.
+        """Connects and creates what is needed for a session. Called once, and again if it failed.
 
         Keywords: hermes_home, platform, agent_context (primary, subagent, cron, flush), agent_identity (the profile),
         agent_workspace (a name, "hermes"), cwd, session_title, parent_session_id, user_id, user_id_alt, user_name,
-        chat_id, chat_name, chat_type, thread_id, gateway_session_key. All but the first two may be missing.
+        chat_id, chat_name, chat_type, thread_id, gateway_session_key. Any but the first two may be missing.
         """
 
     @abstractmethod
@@ -76,7 +76,7 @@ class MemoryProvider(ABC):
         """OpenAI-style functions, bare or as {"type": "function", "function": …}; an empty list for none."""
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Carries out one of the provider's tools and returns JSON text."""
+        """Runs one of the provider's tools and returns JSON text."""
         return tool_error(f"{self.name} has no tool {tool_name!r}")
 
     # -- recall ---------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ class MemoryProvider(ABC):
     ) -> None:
         """Stores one finished exchange; `messages` is the turn with its tool calls and results.
 
-        Called in the background and in order. When it raises, it is called again later with the same key.
+        Called in the background and in order. If it raises, it is called again later with the same key.
         """
 
     def on_memory_write(
@@ -113,21 +113,21 @@ class MemoryProvider(ABC):
     ) -> None:
         """Mirrors a write to curated memory: `action` is add, replace or remove, `target` memory or user.
 
-        Metadata, each where it is known: old_text (the whole entry that was replaced or removed), write_origin,
+        Metadata, if known: old_text (the whole entry that was replaced or removed), write_origin,
         execution_context (foreground, background), session_id, parent_session_id, platform, tool_name, tool_call_id,
         task_id (the conversation that runs), idempotency_key. For remove, `content` is empty.
         """
 
     def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:
-        """A delegated task has come back with its result."""
+        """A delegated task has returned its result."""
 
     # -- the life of a session --------------------------------------------------------------------------------------
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
-        """A person spoke; called before `prefetch`."""
+        """A person sent a message; called before `prefetch`."""
 
     def on_session_end(self, messages: Messages, *, session_id: str = "", idempotency_key: str = "") -> None:
-        """A session ends or is committed: the last chance to extract from its messages."""
+        """A session ends or is committed: the last chance to extract facts from its messages."""
 
     def on_session_switch(
         self,
@@ -138,14 +138,14 @@ class MemoryProvider(ABC):
         rewound: bool = False,
         **kwargs: Any,
     ) -> None:
-        """The session id changes (reason=resume, branch, reset, new, compression): drop what was cached for the old."""
+        """The session id changes (reason=resume, branch, reset, new, compression): drop caches of the old session."""
 
     def on_pre_compress(self, messages: Messages) -> str:
-        """These messages are about to leave the context; what is returned is handed to the summary."""
+        """These messages are about to leave the context; the returned text is given to the summary."""
         return ""
 
     def shutdown(self) -> None:
-        """The last call: close connections. What was to be delivered has been, or is kept for the next start."""
+        """The last call: close connections. Undelivered calls are kept for the next start."""
 
     # -- set-up -----------------------------------------------------------------------------------------------------
 
@@ -158,7 +158,7 @@ class MemoryProvider(ABC):
         return []
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        """Keeps the answers that are no secrets; by default in `<name>.json` in the home."""
+        """Saves the answers that are not secrets; by default in `<name>.json` in the home."""
         save_config(self.name, hermes_home, values)
 
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, Any]:
@@ -166,7 +166,7 @@ class MemoryProvider(ABC):
         return provider_config
 
     def check_connection(self) -> str:
-        """Really asks the backend, after `initialize`; says in one line what was found, or raises a ProviderError."""
+        """Contacts the backend, after `initialize`; returns one line about what it found, or raises a ProviderError."""
         return ""
 
     def backup_paths(self) -> list[str]:
@@ -174,23 +174,23 @@ class MemoryProvider(ABC):
         return []
 
     def forget_person(self) -> str:
-        """Deletes everything the backend keeps about the person given to `initialize`; says in one line what was done.
+        """Deletes everything the backend keeps about the person given to `initialize`; returns one line about it.
 
-        The line also says what stays there all the same, and why. Empty when the backend cannot delete anything; it
-        raises when it could and did not. What lies in the person's home is removed with it and is no concern of this.
+        The line also says what the backend keeps all the same, and why. Empty if the backend cannot delete anything;
+        raises if deleting failed. Files in the person's home are deleted with the home, not here.
         """
         return ""
 
-    # `post_setup(hermes_home, config)` is not defined here on purpose: a provider that has it runs its set-up itself.
+    # `post_setup(hermes_home, config)` is deliberately missing here: a provider that has it runs its own set-up.
 
     @property
     def recall_mode(self) -> str:
-        """hybrid, context or tools when the provider's own configuration says so; empty for the common setting."""
+        """hybrid, context or tools if the provider's own configuration says so; empty to use the common setting."""
         return ""
 
 
 class SeparateProcess(MemoryProvider):
-    """What the manager sees of a provider that lives in a process of its own (`hosting`)."""
+    """A provider in a process of its own (`hosting`), as the manager sees it."""
 
     @abstractmethod
     def wait_until_loaded(self) -> None:
@@ -198,25 +198,25 @@ class SeparateProcess(MemoryProvider):
 
     @abstractmethod
     def end_process(self) -> None:
-        """Nobody will ask any more: the process ends now, or when it is done with what it is at."""
+        """No more calls: ends the process, now or when its current call returns."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """For status commands: the process, and how often it had to be started again."""
+        """For status commands: the process id, and how often the process was restarted."""
 
 
 def tool_error(message: object, **extra: Any) -> str:
-    """The JSON text of a failed tool call, in the words of providers written for hermes-agent."""
+    """The JSON text of a failed tool call, as hermes-agent's providers write it."""
     return json.dumps({"error": str(message), **extra}, ensure_ascii=False)
 
 
 def tool_result(data: Any = None, **extra: Any) -> str:
-    """The JSON text of a tool call that worked."""
+    """The JSON text of a successful tool call."""
     return json.dumps(extra if data is None else data, ensure_ascii=False, default=str)
 
 
 def for_providers(messages: Sequence[Mapping[str, Any]], recalling: Collection[str]) -> list[dict[str, Any]]:
-    """Copies without fences; results of tools that recall (`recalling`) are only mentioned."""
+    """Copies without fences, and without the results of tools that recall (`recalling`)."""
     callers = {
         str(each.get("id")): each.get("function", {}).get("name", "")
         for message in messages
@@ -248,7 +248,7 @@ def _clean(content: Any) -> Any:
 
 
 def implements(provider: object, hook: str) -> bool:
-    """Whether a provider does anything in a hook; those it only inherits cost nothing."""
+    """Whether a provider implements a hook itself; hooks that it only inherits are never called."""
     if hook in getattr(provider, "__dict__", {}):
         return True
     own = getattr(type(provider), hook, None)
@@ -256,10 +256,10 @@ def implements(provider: object, hook: str) -> bool:
 
 
 def call(method: Callable[..., Any], *arguments: Any, optional: dict[str, Any]) -> Any:
-    """Calls with these arguments and those of the optional ones that the signature names."""
+    """Calls the method with these arguments, and with the optional ones that its signature names."""
     try:
         parameters = inspect.signature(method).parameters.values()
-    except (TypeError, ValueError):  # written in C, or not inspectable for another reason
+    except (TypeError, ValueError):  # such as a method written in C
         return method(*arguments)
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return method(*arguments, **optional)
@@ -268,7 +268,7 @@ def call(method: Callable[..., Any], *arguments: Any, optional: dict[str, Any]) 
 
 
 def hand_over(provider: Any, hook: str, given: dict[str, Any], key: str) -> None:
-    """Makes the call that a queued item of the outbox stands for."""
+    """Makes a call that was queued in the outbox."""
     method = getattr(provider, hook, None)
     if method is None:
         return
@@ -307,14 +307,14 @@ def usable_schema(offered: object) -> dict[str, Any]:
     try:
         size = len(json.dumps(described))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"the description of {name} is no JSON: {error}") from error
+        raise ValueError(f"the description of {name} is not JSON: {error}") from error
     if size > _LARGEST_SCHEMA:
         raise ValueError(f"the description of {name} has {size:,} characters; {_LARGEST_SCHEMA:,} are allowed")
     return described
 
 
 def usable_result(returned: object) -> str:
-    """A provider's result as JSON text without fences, of a bounded size."""
+    """A provider's result as JSON text, without fences and limited in size."""
     if isinstance(returned, dict | list):
         found: Any = returned
     elif not isinstance(returned, str):

@@ -1,7 +1,7 @@
-"""How a provider reads its configuration: `$HERMES_HOME/<name>.json`, the environment, `.env`.
+"""Reads a provider's configuration from the environment, `.env` and `$HERMES_HOME/<name>.json`.
 
-A value is looked for in the environment (and `.env`) where its field names a variable, then in the file, then in the
-field's default. Words become what the field's type says, so that "false" in a file is false.
+If a field names a variable, its value comes from the environment or `.env`, else from the file, else it is the field's
+default. Texts are converted to the field's type, so that "false" in a file is false.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 
 
 def read_config(name: str, hermes_home: str) -> dict[str, Any]:
-    """What the provider's file says; empty when there is none, a `SettingsError` when it cannot be understood.
+    """What the provider's file says; empty if there is none, a `SettingsError` if it cannot be parsed.
 
-    A person's home has what the operator configured above it.
+    A person's home without such a file uses the operator's.
     """
     return _first_of(os.path.join(place, _file(name)) for place in (hermes_home, home_of(hermes_home).operator))
 
 
 def read_elsewhere(*places: str) -> dict[str, Any]:
-    """What the first of these files says: where other programs keep the configuration of the same service."""
+    """The contents of the first of these files that exists, in which other programs configure the same service."""
     return _first_of(map(os.path.expanduser, places))
 
 
@@ -55,7 +55,7 @@ def _first_of(paths: Iterable[str]) -> dict[str, Any]:
 
 
 def save_config(name: str, hermes_home: str, values: Mapping[str, Any]) -> None:
-    """Sets these values in the provider's private file and leaves the others as they are; None removes one."""
+    """Sets these values in the provider's private file and keeps the others; None removes a value."""
     with Folder.create(hermes_home) as folder, FileLock(folder, f"{_file(name)}.lock", timeout=_LOCK_TIMEOUT):
         data = folder.read(_file(name), at_most=_LARGEST)
         kept = _parsed(folder.join(_file(name)), data) if data else {}
@@ -67,9 +67,9 @@ def save_config(name: str, hermes_home: str, values: Mapping[str, Any]) -> None:
 def configured(
     name: str, hermes_home: str, fields: Iterable[Mapping[str, Any]], *, file: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """The value of every field of a provider's schema; a secret or setting that is nowhere is its default.
+    """The value of every field of a provider's schema, or its default.
 
-    `file` is what the provider's file says, for providers that read it in a way of their own.
+    `file` is the content of the provider's file, for providers that read it in their own way.
     """
     file = read_config(name, hermes_home) if file is None else file
     found: dict[str, Any] = {}
@@ -85,10 +85,10 @@ def configured(
 
 
 def described(name: str) -> tuple[Fields, Fields]:
-    """The settings and the tools of a provider of ours, as `text/NAME.toml` has them.
+    """The settings and tools of a bundled provider, from `text/NAME.toml`.
 
     Settings are as `MemoryProvider.get_config_schema` describes them; set-up does not ask for those marked `file_only`.
-    A tool's property is a type's name, or a whole description of it.
+    A tool's property is the name of a type, or a full description.
     """
     with open(os.path.join(TEXTS, f"{name}.toml"), "rb") as file:
         found = tomllib.load(file)
@@ -104,12 +104,12 @@ def _tool(name: str, about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def secret_value(hermes_home: str, variable: str) -> str | None:
-    """The environment variable, else the line of the home's .env file; None when neither is there."""
+    """The environment variable, else the value in the home's .env file; None if neither exists."""
     return secret(home_of(hermes_home), variable) or None if variable else None
 
 
 def missing_fields(fields: Iterable[Mapping[str, Any]], values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The required fields that have no value and whose condition holds."""
+    """The required fields that apply and have no value."""
     return [
         field
         for field in fields
@@ -127,7 +127,7 @@ def applies(field: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 def typed(field: Mapping[str, Any], given: Any, where: str = "") -> Any:
-    """The value in the type its field names, or has by its default; a `SettingsError` when it cannot be."""
+    """The value converted to the type of its field or of the field's default; a `SettingsError` if it does not fit."""
     kind = field.get("type") or _KINDS.get(type(field.get("default")), "")
     if given is None or not isinstance(given, str) or kind in ("", "text", "string"):
         return given
@@ -138,7 +138,7 @@ def typed(field: Mapping[str, Any], given: Any, where: str = "") -> Any:
 
 
 def default_of(field: Mapping[str, Any], values: Mapping[str, Any]) -> Any:
-    """What a field is when nobody says anything; it may depend on the answer to another (`default_from`)."""
+    """A field's default; it may depend on the answer to another field (`default_from`)."""
     source = field.get("default_from") or {}
     table = source.get("map") or {}
     return table.get(values.get(source.get("field", "")), field.get("default"))
@@ -152,7 +152,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def home_of(path: str) -> Home:
-    """The home behind a path; that of a person stands in the folder of people of the operator's."""
+    """The home at a path; a person's home is in the folder `users` of the operator's."""
     parent = os.path.dirname(os.path.normpath(path))
     above = os.path.dirname(parent) if os.path.basename(parent) == PEOPLE else ""
     return Home(path=path, root=path, above=above)
@@ -168,7 +168,7 @@ def _parsed(path: str, data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
     except ValueError as error:
-        raise SettingsError(f"{path}: not valid JSON: {error}; mend it, or run `hermes memory setup`") from error
+        raise SettingsError(f"{path}: not valid JSON: {error}; correct it, or run `hermes memory setup`") from error
     if not isinstance(found, dict):
         raise SettingsError(f"{path}: expected an object of names and values, found {type(found).__name__}")
     return found

@@ -1,6 +1,6 @@
-"""How work reaches a provider: in threads that never hold up the caller, with its failures counted, and kept on disk.
+"""Delivers calls to a provider: in threads that never block the caller, with a breaker, and from a queue on disk.
 
-What a provider has not taken yet stays there until it has: no outage, kill or restart loses it.
+A call stays on disk until the provider has accepted it, so that no outage, kill or restart loses it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Job(Generic[Answer]):
         self._done.set()
 
     def wait(self, timeout: float) -> Answer:
-        """What the call returned, or raises what it raised; `TimedOut` after the time-out."""
+        """Returns what the call returned, or raises what it raised; raises `TimedOut` after the timeout."""
         if self.abandoned:
             raise TimedOut
         if not self._done.wait(max(timeout, 0)):
@@ -69,7 +69,7 @@ class Job(Generic[Answer]):
 
 
 class Worker:
-    """Runs calls one after the other in a thread of its own, which ends when there is nothing to do."""
+    """Runs calls one after the other in its own thread, which ends when idle."""
 
     def __init__(self, name: str, *, idle_seconds: float = _IDLE_SECONDS) -> None:
         self._name = name
@@ -87,7 +87,7 @@ class Worker:
         return self._running or bool(self._jobs)
 
     def begin(self, work: Callable[[], Answer]) -> Job[Answer]:
-        """Puts a call at the end of the worker."""
+        """Adds a call to the end of the queue."""
         job = Job(work)
         with self._changed:
             if not self._closed:
@@ -98,18 +98,18 @@ class Worker:
         return job
 
     def post(self, work: Callable[[], object]) -> None:
-        """Runs something that nobody waits for."""
+        """Queues a call that nobody waits for."""
         self.begin(work)
 
     def wake_at(self, moment: float, work: Callable[[], None]) -> None:
-        """Runs something at a moment (of `time.monotonic`), instead of what was to run at another one."""
+        """Runs something at a time of `time.monotonic`; replaces what was scheduled before."""
         with self._changed:
             if not self._closed:
                 self._alarm = (moment, work)
                 self._wake()
 
     def close(self) -> None:
-        """Takes no more calls; those that wait are dropped, one that runs is left alone."""
+        """Accepts no more calls and drops those that wait; a running call is not interrupted."""
         with self._changed:
             self._closed = True
             self._jobs.clear()
@@ -125,7 +125,7 @@ class Worker:
     def _work_off(self) -> None:
         while (job := self._next()) is not None:
             job.run()
-            del job  # or the last answer would live as long as the worker
+            del job  # else the last answer would be kept as long as the worker lives
             with self._changed:
                 self._running = False
 
@@ -154,15 +154,15 @@ _LONGEST_READ = 5_000
 
 @value
 class Backoff:
-    """When to give up on a provider for a while, and when to try again."""
+    """After how many failures to pause a provider, and for how long."""
 
-    failures: int = 3  # in a row, after which it is left alone
+    failures: int = 3  # in a row, after which it is paused
     first_pause: float = 1.0  # seconds, doubled after each further failure
     longest_pause: float = 120.0
 
 
 class Health:
-    """One provider's. Thread-safe; the clock is handed in by tests."""
+    """Counts a provider's failures and says when to pause it. Thread-safe."""
 
     def __init__(
         self,
@@ -177,9 +177,9 @@ class Health:
         self._tell = tell
         self._clock = clock
         self._lock = threading.Lock()
-        self._failing: dict[str, str] = {}  # what does not work at the moment, and why
+        self._failing: dict[str, str] = {}  # what fails at the moment, and why
         self._misses = 0  # deadlines in a row
-        self._rows: dict[str, int] = {}  # failures in a row, of what
+        self._rows: dict[str, int] = {}  # failures in a row, by kind of call
         self._until: dict[str, float] = {}
         self._told = False
         self.failures = 0
@@ -189,7 +189,7 @@ class Health:
 
     @property
     def rests(self) -> bool:
-        """Whether the breaker is open: nothing is asked until the pause is over."""
+        """Whether the breaker is open: no call is made until the pause is over."""
         return any(self._rests(what) for what in (RECALL, START))
 
     @property
@@ -221,11 +221,11 @@ class Health:
             self._failed(what, in_words(error), getattr(error, "seconds", None))
 
     def missed(self, what: str, seconds: float) -> None:
-        """The manager's deadline passed."""
+        """The provider missed the manager's deadline."""
         self._was_slow(what, f"it did not answer within {seconds:g} s")
 
     def _was_slow(self, what: str, reason: str) -> None:
-        """One slow answer is no reason to worry anybody, whoever looked at the clock."""
+        """Counts a slow answer, and tells the person only about several in a row."""
         with self._lock:
             self._misses += 1
             quiet = self._misses < self._patience.failures
@@ -243,8 +243,8 @@ class Health:
             tell, self._told = not quiet and not self._told, self._told or not quiet
         if tell:
             self._tell(
-                f"{self._name} does not work at the moment: {reason}. The conversation goes on without it; what it "
-                "should store is kept and handed over later."
+                f"{self._name} does not work at the moment: {reason}. The conversation continues without it; what it "
+                "should store is kept and sent later."
             )
 
     def report(self) -> dict[str, Any]:
@@ -261,7 +261,7 @@ class Health:
 
 
 def in_words(error: BaseException) -> str:
-    """What went wrong, in one line without secrets; also for errors that cannot even be printed."""
+    """What went wrong, in one line without secrets, even if the error itself cannot be printed."""
     try:
         said = str(error)
     except Exception:  # noqa: BLE001 - an error of other people's code may break in its own __str__
@@ -273,8 +273,8 @@ def in_words(error: BaseException) -> str:
 
 FOLDER = "outbox"
 _STATE = "state"
-_REFUSALS = 3  # of a service that says no
-_ACCIDENTS = 10  # of a provider or service that breaks in its own way, which may be an outage in disguise
+_REFUSALS = 3  # by a service that refuses the call
+_ACCIDENTS = 10  # of other kinds, which may be a hidden outage
 
 
 @value
@@ -290,7 +290,7 @@ class QueuedCall:
 
 @value
 class DeliveryResult:
-    """How one attempt to hand everything over went: `error` is what stopped it, if anything did."""
+    """The result of one attempt to deliver everything; `error` is what stopped it, if anything did."""
 
     delivered: int = 0
     set_aside: int = 0
@@ -302,23 +302,23 @@ class Outbox:
     """The queued calls of one provider for one person."""
 
     def __init__(self, documents: Documents, provider: str, *, user: str = "") -> None:
-        # One person's provider must never hand over what belongs to another.
+        # One person's provider must never deliver another person's calls.
         mark = f".{hashlib.sha256(user.encode()).hexdigest()[:16]}" if user else ""
         self._documents = documents.below(FOLDER, f"{provider}{mark}")
         self._jobs = Jobs(self._documents)
         self.path = self._documents.path
 
     def put(self, hook: str, arguments: dict[str, Any]) -> None:
-        """Keeps a call; it survives the end of the process as soon as this returns."""
+        """Queues a call on disk; it survives the end of the process as soon as this returns."""
         self._jobs.put({"hook": hook, "arguments": arguments})
 
     def remember_state(self, text: str) -> None:
-        """Leaves a line about how the provider fares for status commands of other processes."""
+        """Saves a line about the state of the provider for status commands in other processes."""
         with self._documents.create() as folder:
             folder.replace(_STATE, encoded({"at": time.time(), "text": text}))
 
     def last_state(self) -> dict[str, Any]:
-        """The last such line and when it was written; empty when there was never anything to tell."""
+        """The last saved line and its time; empty if there is none."""
         folder = self._documents.open()
         if folder is None:
             return {}
@@ -333,28 +333,28 @@ class Outbox:
         return self._jobs.waiting()
 
     def set_aside(self) -> int:
-        """How many calls the provider would not take."""
+        """How many calls the provider refused."""
         return self._jobs.refused()
 
     def take_back(self) -> int:
-        """Puts what was set aside into the queue again, in its old place; for a person who has mended the cause."""
+        """Puts refused calls back into the queue, in their old place, once a person has fixed the cause."""
         return self._jobs.take_back()
 
     def deliver(self, hand_over: Callable[[QueuedCall], object]) -> DeliveryResult:
-        """Hands over what waits, oldest first, until all is gone or one attempt fails."""
+        """Delivers queued calls, oldest first, until none is left or one fails."""
         names = self.names()
         if not names:
             return DeliveryResult()
         delivered = aside = 0
         with self._jobs.working() as work:
             if work is None:
-                return DeliveryResult(waiting=len(names))  # another process is at it
+                return DeliveryResult(waiting=len(names))  # another process is delivering
             for position, name in enumerate(names):
                 job = work.take(name)
                 if job is None:
                     continue
                 call = _call(job)
-                if call is None:  # nothing that we wrote
+                if call is None:  # not written by us
                     work.failed(job, most=0)
                     continue
                 try:
@@ -385,7 +385,7 @@ def _most_attempts(error: BaseException) -> int:
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether the same call may work later: a service that is away, or a key or address that a person will mend."""
+    """Whether the same call may work later: after an outage, or once a person corrects a key or an address."""
     if isinstance(error, ProviderError):
         return error.passing or error.kind in ("key", "missing", "absent", "astray")
     return isinstance(error, OSError)
@@ -400,7 +400,7 @@ class TurnBatches:
         self._store = store
 
     def add(self, session: str, turn: Turn, key: str, *, together: int) -> None:
-        """Stores the turn with those that wait once there are `together`; conversations that were left, at once."""
+        """Stores turns once `together` of them wait; turns that wait for other sessions are stored at once."""
         if together <= 1:
             self._store(session, [turn], key)
             return
@@ -413,7 +413,7 @@ class TurnBatches:
             self.finish(session)
 
     def finish(self, session: str) -> None:
-        """Stores what waits of a session."""
+        """Stores the turns of a session that wait."""
         if waiting := self._all().get(session):
             self._store(session, [each["turn"] for each in waiting], str(waiting[-1]["key"]))
             save_config(self._file, self._home, {session: None})

@@ -1,7 +1,7 @@
-"""Finds providers: those that come with Hermes, and those in `$HERMES_HOME/plugins/<name>/`.
+"""Finds and loads providers: the bundled ones, and those in `$HERMES_HOME/plugins/<name>/`.
 
-Looking runs nobody's code. Loading does, and only for the provider somebody named. A name that comes with Hermes is
-never taken by a folder of the same name.
+Finding providers runs none of their code; loading runs only that of the named one. A plug-in cannot replace a bundled
+provider of the same name.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 FOLDER = "plugins"
 MANIFEST = "plugin.yaml"
-# What comes with Hermes: each is a module of that name in `services/`.
+# Bundled providers: each is a module of that name in `services/`.
 BUNDLED = {
-    "honcho": "models of people that grow with every conversation (cloud or self-hosted)",
+    "honcho": "a model of each person that grows with every conversation (cloud or self-hosted)",
     "openviking": "a tree of knowledge with tiered reads (self-hosted)",
     "mem0": "facts extracted and found by meaning (cloud, self-hosted or in this process)",
     "hindsight": "a graph of facts, with reflection (cloud or self-hosted)",
@@ -46,7 +46,7 @@ _SIGNS = (b"register_memory_provider", b"MemoryProvider")
 
 @value
 class ProviderInfo:
-    """A provider that could be chosen, found without running any of its code; `problem` says why it could not."""
+    """A provider that can be chosen; `problem` says why it cannot."""
 
     name: str
     bundled: bool
@@ -60,7 +60,7 @@ class ProviderInfo:
 
 
 def available_providers(operator_home: str) -> list[ProviderInfo]:
-    """Everything that could be set as `memory.provider`, bundled ones first."""
+    """All possible values of `memory.provider`, bundled ones first."""
     found = {name: ProviderInfo(name=name, bundled=True, description=text) for name, text in BUNDLED.items()}
     parent = os.path.join(operator_home, FOLDER)
     for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
@@ -77,13 +77,13 @@ def find_provider(name: str, operator_home: str) -> ProviderInfo:
             return each
     names = ", ".join(each.name for each in known) or "none"
     raise NotFound(
-        f"there is no memory provider {name!r} (there are: {names}); put yours into "
+        f"there is no memory provider {name!r} (available: {names}); put your own into "
         f"{os.path.join(operator_home, FOLDER, name)}, or choose one with `hermes memory setup`"
     )
 
 
 def load_provider(name: str, operator_home: str) -> Any:
-    """A new object of the provider; ProviderError with the reason when its code does not load."""
+    """A new instance of the provider; a ProviderError with the reason if its code does not load."""
     info = find_provider(name, operator_home)
     try:
         with running_for(operator_home):
@@ -104,7 +104,7 @@ def load_provider(name: str, operator_home: str) -> Any:
 
 
 def load_commands(name: str, operator_home: str) -> Any:
-    """The function `register_cli(parser)` of a provider's `cli.py`; None when it has no commands of its own."""
+    """The function `register_cli(parser)` of a provider's `cli.py`; None if the provider has no commands."""
     info = find_provider(name, operator_home)
     if info.bundled or not os.path.isfile(os.path.join(info.folder, "cli.py")):
         return None
@@ -114,7 +114,7 @@ def load_commands(name: str, operator_home: str) -> Any:
 
 
 class RegistrationContext:
-    """What a plug-in's `register(ctx)` gets: providers are taken, everything else it offers is not our business."""
+    """Passed to a plug-in's `register(ctx)`: records its memory provider and ignores everything else."""
 
     def __init__(self) -> None:
         self.provider: Any = None
@@ -123,7 +123,7 @@ class RegistrationContext:
         required = ("name", "is_available", "initialize", "get_tool_schemas")
         lacking = [member for member in required if not hasattr(provider, member)]
         if lacking:
-            raise TypeError(f"{type(provider).__name__} is not a memory provider: it has no {', '.join(lacking)}")
+            raise TypeError(f"{type(provider).__name__} is not a memory provider: it lacks {', '.join(lacking)}")
         self.provider = self.provider or provider
 
     def __getattr__(self, name: str) -> Any:
@@ -163,7 +163,7 @@ def _described(name: str, folder: str) -> ProviderInfo:
     )
 
 
-# What plug-ins for hermes-agent import.
+# Modules that plug-ins for hermes-agent import.
 _OFFERED: dict[str, dict[str, Any]] = {
     "agent": {},
     "agent.memory_provider": {"MemoryProvider": MemoryProvider},
@@ -181,7 +181,7 @@ _OFFERED: dict[str, dict[str, Any]] = {
 
 
 class _Finder:
-    """The last place Python looks, so that a real module of one of these names comes first."""
+    """Comes last in `sys.meta_path`, so that a real module of one of these names is used instead."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname not in _OFFERED:
@@ -189,14 +189,14 @@ class _Finder:
         return ModuleSpec(fullname, self, is_package=fullname in ("agent", "tools"))  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """The usual kind of module."""
+        """Uses the default kind of module."""
 
     def exec_module(self, module: ModuleType) -> None:
         vars(module).update(_OFFERED[module.__name__])
 
 
 def offer_names() -> None:
-    """From now on these names can be imported, by plug-ins and by what they import later."""
+    """Makes these modules importable, for plug-ins and for what they import later."""
     if not any(isinstance(each, _Finder) for each in sys.meta_path):
         sys.meta_path.append(_Finder())
 

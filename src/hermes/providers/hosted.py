@@ -1,4 +1,4 @@
-"""Inside a provider's process: loads it, carries out what is asked, and ends when whoever started it is gone.
+"""Runs in a provider's process: loads the provider, makes the requested calls, and ends with its parent process.
 
 The provider is called from two threads, as it would be without a process of its own. What both sides know of each
 other is here too: the hooks, and the frames that they exchange. Neither side believes the other: a reader says which
@@ -27,7 +27,7 @@ from hermes.providers.manager import everything_is_a_provider, running_for
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# In order, nobody waits; everything else answers somebody who does.
+# Called in order, and nobody waits; somebody waits for every other call.
 DELIVERED = frozenset(
     {
         *("initialize", "sync_turn", "on_memory_write", "on_delegation", "on_session_end", "on_session_switch"),
@@ -41,7 +41,7 @@ TEXTS = frozenset(
     }
 )
 DATA_CALLS = frozenset({"is_available", "get_tool_schemas", "get_config_schema", "get_status_config", "backup_paths"})
-# Offered by the proxy only where the provider itself does something in them.
+# The proxy has these only if the provider implements them.
 OPTIONAL = (DELIVERED | TEXTS | DATA_CALLS | {"on_turn_start"}) - {
     *("initialize", "is_available", "get_tool_schemas", "shutdown", "recall_mode"),
 }
@@ -50,18 +50,18 @@ CALL, TEXT, DATA, FAULT = b"c", b"t", b"d", b"f"
 _LONGEST_TEXT = 1_000_000  # characters; more than any recall or result may have
 LARGEST: Mapping[bytes, int] = {TEXT: 4 * _LONGEST_TEXT, DATA: 2 << 20, FAULT: 1 << 16}  # bytes, of one answer
 _HEADER = struct.Struct("!cII")  # kind, number and length
-_REQUESTS = {CALL: 1 << 30}  # they come from our own side
+_REQUESTS = {CALL: 1 << 30}  # from Hermes itself
 _LONGEST_WORDS = 5_000
 _SET_SIGNAL = 10  # F_SETSIG of Linux, which the module fcntl does not name
 _TO_A_THREAD = "set memory.provider_process to none to run it on a thread of the program instead"
 
 
 class ChannelBroken(Exception):
-    """Whoever is at the other end does not keep to the form, in words; without words, nobody is there any more."""
+    """The other end broke the protocol, as the text says, or is gone if there is no text."""
 
 
 class Channel:
-    """One end of a line that frames go over."""
+    """One end of a socket pair that carries frames."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
@@ -74,14 +74,14 @@ class Channel:
             raise ChannelBroken from error
 
     def receive(self, accepted: Mapping[bytes, int]) -> tuple[bytes, int, bytes]:
-        """The next frame: its kind, its number and what it holds."""
+        """The next frame: kind, number and payload."""
         kind, number, length = _HEADER.unpack(self._read(_HEADER.size))
         if length > accepted.get(kind, -1):
             raise ChannelBroken(f"sent {length:,} bytes where an answer has at most {accepted.get(kind, 0):,}")
         return kind, number, self._read(length)
 
     def hang_up(self) -> None:
-        """Whoever waits at either end stops waiting."""
+        """Shuts the connection down, so that neither end waits any longer."""
         with suppress(OSError):  # it is closed already
             self._end.shutdown(socket.SHUT_RDWR)
 
@@ -100,9 +100,9 @@ class Channel:
 
 
 def work(calls: int, deliveries: int, life: int) -> None:
-    """Serves until the lines are closed; the process ends at once when the other end of `life` is."""
+    """Answers calls until the sockets are closed; the process ends at once when the other end of `life` closes."""
     for descriptor in (calls, deliveries, life):
-        os.set_inheritable(descriptor, False)  # nothing the provider starts may hold our lines
+        os.set_inheritable(descriptor, False)  # programs that the provider starts must not inherit our descriptors
     _die_with(life)
     channel, other = (Channel(socket.socket(fileno=each)) for each in (calls, deliveries))
     try:
@@ -121,7 +121,7 @@ def work(calls: int, deliveries: int, life: int) -> None:
 
 
 def _die_with(life: int) -> None:
-    """The kernel ends us and what we started when the other end closes, even while native code has the interpreter."""
+    """Has the kernel kill our process group when the other end closes, even while native code runs."""
     if sys.platform == "linux":
         import fcntl
 
@@ -137,9 +137,9 @@ def _confine(megabytes: int) -> None:
     import resource
 
     os.umask(0o077)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a dump would hold keys and conversations
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would contain keys and conversations
     if megabytes:
-        # On Linux this counts memory that can be written, not addresses that are merely set aside.
+        # On Linux this limits writable memory, not reserved addresses.
         kind = resource.RLIMIT_DATA if sys.platform == "linux" else resource.RLIMIT_AS
         _, hard = resource.getrlimit(kind)
         most = megabytes << 20 if hard == resource.RLIM_INFINITY else min(megabytes << 20, hard)
@@ -149,7 +149,7 @@ def _confine(megabytes: int) -> None:
 
 
 def _loaded(channel: Channel, number: int, given: Mapping[str, Any]) -> Any:
-    """The provider, after saying over the channel what it can do; None after saying why there is none."""
+    """Loads the provider and sends its hooks, or sends the reason why it does not load and returns None."""
     sys.path[:] = given["path"]
     everything_is_a_provider()
     try:
@@ -166,7 +166,7 @@ def _loaded(channel: Channel, number: int, given: Mapping[str, Any]) -> Any:
 
 
 def _offer_keys(provider: Any, home: str) -> None:
-    """Puts the keys that set-up saved for it into the environment, where providers for hermes-agent look for them."""
+    """Puts keys from .env into the environment, where hermes-agent's providers look for them."""
     try:
         fields = list(provider.get_config_schema() or ()) if hasattr(provider, "get_config_schema") else []
     except BaseException:  # noqa: BLE001 - whoever asks for its fields hears of it
@@ -184,7 +184,7 @@ def _serve(channel: Channel, provider: Any, home: str) -> None:
             kind, answer = _answered(provider, home, data)
             channel.send(kind, number, answer)
     except ChannelBroken:
-        return  # nobody will ask any more
+        return  # no more calls will come
 
 
 def _answered(provider: Any, home: str, data: bytes) -> tuple[bytes, bytes]:
@@ -221,7 +221,7 @@ def _text(hook: str, returned: Any) -> bytes:
 
 
 def _plain(hook: str, returned: Any) -> bytes:
-    if hook == "get_tool_schemas":  # one that cannot be described costs no other
+    if hook == "get_tool_schemas":  # one that is not JSON must not affect the others
         returned = [each if _is_plain(each) else _named_only(each) for each in returned or ()]
     if not _is_plain(returned):
         raise ProviderError(
@@ -243,7 +243,7 @@ def _is_plain(described: Any) -> bool:
 
 
 def _named_only(described: Any) -> Any:
-    """What is left of a tool whose description is no JSON, so that whoever refuses it can say which."""
+    """A stand-in for a tool whose description is not JSON, so that the refusal can name the tool."""
     function = described.get("function", described) if isinstance(described, dict) else None
     return {"name": str(function.get("name"))[:80], "parameters": "no JSON"} if isinstance(function, dict) else None
 
@@ -260,7 +260,7 @@ def _fault(error: BaseException) -> bytes:
 
 
 class _Kept(io.TextIOBase):
-    """What a provider prints: never in anybody's terminal, never a reason to wait. What does not fit is dropped."""
+    """Receives what a provider prints: it never reaches a terminal and never blocks; excess output is dropped."""
 
     def writable(self) -> bool:
         return True
@@ -269,6 +269,6 @@ class _Kept(io.TextIOBase):
         return 2
 
     def write(self, text: str) -> int:
-        with suppress(OSError):  # nobody has read what is there already
+        with suppress(OSError):  # the pipe is full
             os.write(2, text.encode("utf-8", "replace"))
         return len(text)

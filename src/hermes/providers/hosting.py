@@ -1,7 +1,7 @@
-"""A provider that runs in a process of its own, seen from ours.
+"""Starts and calls a provider that runs in a process of its own.
 
-The manager sees an object with the members and hooks that the provider really has. When the process has ended, every
-call raises a `ProviderEnded`, and `initialize` starts it anew; when, and how often, is for the manager to say.
+The manager gets an object with the same members and hooks as the provider. Once the process has ended, every call
+raises `ProviderEnded`, and `initialize` starts a new process; the manager decides when, and how often.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
-# With -P the folder a person happens to be in is never looked through for modules.
+# With -P, Python does not import modules from the current folder.
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); from hermes.providers.hosted import work; "
     "work(*map(int, sys.argv[2:]))"
@@ -52,15 +52,15 @@ _PROGRAM = (
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2))
 _KEPT_OUTPUT = 4096
 _SECONDS_TO_GO = 1.0
-_SECONDS_TO_DIE = 0.2  # between a closed channel and the end that closed it
+_SECONDS_TO_DIE = 0.2  # between a closed channel and the end of the process
 _LONGEST_WORDS = 160
 _PLACES = ("calls", "deliveries")
-_TOO_LATE = "did not answer for long and was ended"
+_TOO_LATE = "did not answer in time and was ended"
 
 
 @value
 class Bounds:
-    """What a provider's process may take. A call that is not answered in its seconds ends the process."""
+    """Limits of a provider's process. A call that is not answered in time ends the process."""
 
     calls: float = 31.0  # seconds, when somebody waits
     deliveries: float = 120.0
@@ -69,12 +69,12 @@ class Bounds:
 
 
 class ProviderProcess:
-    """A provider's process: asked within a time, and ended with what it started when it does not keep to it."""
+    """A provider's process: every call has a deadline, and missing it ends the process and what it started."""
 
     def __init__(self, name: str, operator_home: str, hermes_home: str, bounds: Bounds) -> None:
-        """Starts the process, which loads the provider meanwhile; `hooks` waits for that."""
+        """Starts the process, which loads the provider in the background; `hooks` waits for that."""
         self._bounds = bounds
-        self._why = ""  # it was ended by us, in words after `its process`
+        self._why = ""  # why we ended it, as text that follows `its process`
         self._leaving = self._over = False
         self._numbers = count(1)
         self._ending = threading.RLock()
@@ -115,7 +115,7 @@ class ProviderProcess:
             "megabytes": bounds.megabytes,
             "path": _search_path(),
         }
-        with suppress(ChannelBroken):  # it died at once; whoever asks for its hooks hears why
+        with suppress(ChannelBroken):  # it died at once; `hooks` will say why
             self._lines["calls"][1].send(CALL, 0, json.dumps(told).encode())
 
     @property
@@ -127,13 +127,13 @@ class ProviderProcess:
         return self._process.pid
 
     def hooks(self) -> list[str]:
-        """Which hooks the provider has, once it is loaded; the ProviderError that says why it does not load."""
+        """Waits until the provider is loaded and returns its hooks, or raises a ProviderError with the reason."""
         with self._within(self._loaded_until - time.monotonic()):
             found = self._heard(self._lines["calls"][1], 0, {DATA: LARGEST[DATA]})
         return [str(hook) for hook in found.get("hooks", ())] if isinstance(found, dict) else []
 
     def ask(self, hook: str, arguments: list[Any], more: dict[str, Any]) -> Any:
-        """What the provider returned, or raises what it raised; a ProviderEnded when it cannot answer any more."""
+        """Returns or raises what the provider did; raises ProviderEnded if the process has ended."""
         delivered = hook in DELIVERED
         seconds = self._bounds.deliveries if delivered else self._bounds.calls
         lock, channel = self._lines["deliveries" if delivered else "calls"]
@@ -141,7 +141,7 @@ class ProviderProcess:
             raise ProviderError("it is busy with another call", kind="busy")
         try:
             if self.ended:
-                self.end("")  # what it may have left behind
+                self.end("")  # ends what the process started and left behind
                 raise ProviderEnded(f"its process {self._end_in_words()}", kind="unreachable")
             accepted = {TEXT: LARGEST[TEXT]} if hook in TEXTS else {DATA: LARGEST[DATA] if hook in DATA_CALLS else 4}
             request = {"hook": hook, "arguments": arguments, "more": more}
@@ -158,26 +158,26 @@ class ProviderProcess:
                 self.leave()
 
     def close(self) -> None:
-        """Lets it end by itself for a moment, with what it does at its end, then ends it."""
+        """Gives the process a moment to end by itself, then ends it."""
         self._over, self._why = True, self._why or "was closed"
         self._hang_up()
         self._ends_within(_SECONDS_TO_GO)
         self.end("")
 
     def leave(self) -> None:
-        """Ends it now, or as soon as what it is doing is done; no call begins after this."""
+        """Ends the process, now or when its current calls return; accepts no more calls."""
         self._leaving = True
         if not any(lock.locked() for lock, _ in self._lines.values()):
             self.end("was closed")
 
     def end(self, why: str) -> None:
-        """Ends it and what it started, whatever they are doing; once, for its number may be another's later."""
+        """Kills the process and what it started; only once, because its id may be reused later."""
         self._over, self._why = True, self._why or why
         with self._ending:
             if self._life >= 0:
-                with suppress(ProcessLookupError, PermissionError):  # it is gone, and so is what it started
+                with suppress(ProcessLookupError, PermissionError):  # the whole group has ended already
                     os.killpg(self._process.pid, signal.SIGKILL)
-                self._ends_within(_SECONDS_TO_GO)  # longer only while the kernel is not done with it
+                self._ends_within(_SECONDS_TO_GO)  # takes longer only if the kernel is still cleaning up
                 self._listen()
                 self._release()
         self._hang_up()
@@ -186,7 +186,7 @@ class ProviderProcess:
 
     @contextmanager
     def _within(self, seconds: float) -> Iterator[None]:
-        """Ends the process after these seconds, which closes the line that somebody is waiting at."""
+        """Ends the process after this time, which closes the socket that the caller reads from."""
         timer = threading.Timer(seconds, self.end, [_TOO_LATE])
         timer.daemon = True
         timer.start()
@@ -220,12 +220,12 @@ class ProviderProcess:
             self._process.wait(seconds)
 
     def _listen(self) -> None:
-        """Empties the buffer of what it printed and keeps the end of it."""
-        with self._ending, suppress(OSError):  # nothing was printed, or nobody listens any more
+        """Reads what the process printed and keeps the end of it."""
+        with self._ending, suppress(OSError):  # nothing was printed, or the pipe is closed
             self._said = (self._said + os.read(self._output, 1 << 16))[-_KEPT_OUTPUT:]
 
     def _end_in_words(self) -> str:
-        """How it ended and the last it said, after `its process`."""
+        """How the process ended and its last line of output, as text that follows `its process`."""
         code = self._process.poll()
         if self._why or code is None:
             return self._why or "has not ended"
@@ -236,7 +236,7 @@ class ProviderProcess:
     def _hang_up(self) -> None:
         for lock, channel in self._lines.values():
             channel.hang_up()
-            if lock.acquire(blocking=False):  # else whoever talks at the moment closes it
+            if lock.acquire(blocking=False):  # else the running call closes it
                 channel.close()
                 lock.release()
 
@@ -267,7 +267,7 @@ def _signal(number: int) -> str:
 
 
 def _search_path() -> list[str]:
-    """Where we look for modules; the folder we are in by its name, unless it is gone."""
+    """Our module search path, with the current folder by name unless it is gone."""
     try:
         here = [os.getcwd()]
     except OSError:
@@ -276,7 +276,7 @@ def _search_path() -> list[str]:
 
 
 def _raised(told: Any) -> BaseException:
-    """An error like the one in the process: its name, its words, and whether waiting helps."""
+    """An error like the one in the process: the same name and text, and whether waiting helps."""
     told = told if isinstance(told, dict) else {}
     name, said = str(told.get("type") or ""), str(told.get("said") or "")
     if "kind" in told:
@@ -357,14 +357,14 @@ class HostedProvider(SeparateProcess):
         return self._process.ask(hook, list(arguments), more)
 
 
-_LONGER_THAN_A_TOOL = 1.0  # seconds, so that whoever waits for a tool gives up first
+_LONGER_THAN_A_TOOL = 1.0  # seconds more, so that the caller of a tool times out first
 _DELIVERIES_TAKE = 4  # times what a tool may
-_LOADING_TAKES = 30.0  # seconds; imports are slow where disks are, however quick tools must be
+_LOADING_TAKES = 30.0  # seconds at least, because imports from a slow disk take long
 
 
 def in_a_process(home: Home, settings: Settings, name: str) -> SeparateProcess:
-    """A provider that loads in a process of its own while the caller goes on."""
-    find_provider(name, home.operator)  # before anything is started for a name that nobody has
+    """A provider in its own process, which loads in the background."""
+    find_provider(name, home.operator)  # raises for an unknown name before anything is started
     tool = settings.number("memory.provider_tool_timeout")
     bounds = Bounds(
         calls=tool + _LONGER_THAN_A_TOOL,

@@ -1,4 +1,4 @@
-"""`Remote`: calls an HTTP service with a deadline, one kind of error, and never a key in a message.
+"""`Remote`: calls an HTTP service with a deadline, raises one kind of error, and never shows a key.
 
 Each call is one attempt: whoever calls decides whether to try again.
 """
@@ -26,12 +26,12 @@ Found = TypeVar("Found")
 _LARGEST_ANSWER = 16 << 20
 _LONGEST_QUOTE = 300
 _SHORTEST_SECRET = 6
-_BUSY = frozenset({408, 425})  # like every 5xx: the same request may work later
+_BUSY = frozenset({408, 425})  # like 5xx: the same request may work later
 _MARKUP = re.compile(r"<[^>]{0,500}>")
 
 
 class Remote:
-    """One service. `secrets` are texts that must never appear in an error; `key_hint` says where the key belongs."""
+    """One service. `secrets` must never appear in an error; `key_hint` says where to set the key."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Remote:
         expect: Shape = dict,
         files: Any = None,
     ) -> Any:
-        """One call; `expect=None` takes any answer but a page, also none at all, and `expect=str` is for text."""
+        """One call; `expect=None` accepts any answer except HTML, even an empty one; `expect=str` returns text."""
         sent = {**self._headers, **(headers or {})}
         arguments: dict[str, Any] = {"headers": sent, "params": _sendable(params)}
         if files is not None:
@@ -99,7 +99,7 @@ class Remote:
             where = f"{self.name} cannot be reached at {self.base_url}: {why}"
             raise ProviderError(f"{where} (is it running, and is the address right?)", kind="unreachable") from error
         except httpx.InvalidURL as error:
-            raise ProviderError(f"{self.name}: {self.base_url!r} is no address: {error}", kind="absent") from error
+            raise ProviderError(f"{self.name}: {self.base_url!r} is not an address: {error}", kind="absent") from error
         except httpx.HTTPError as error:
             broke = f"{self.name}: the connection broke: {self._hidden(str(error) or type(error).__name__)}"
             raise ProviderError(f"{broke} (it is tried again later)", kind="busy") from error
@@ -132,7 +132,7 @@ class Remote:
             return ProviderError(f"{answered} (it is tried again later)", kind="busy", seconds=wait, status=status)
         if status in (404, 410):
             return ProviderError(f"{answered} (check the address {self.base_url})", kind="missing", status=status)
-        return ProviderError(f"{answered} (the request was not accepted as it is)", kind="refused", status=status)
+        return ProviderError(f"{answered} (the request was refused)", kind="refused", status=status)
 
     def _decoded(self, answer: httpx.Response, data: bytes, expect: Shape) -> Any:
         if expect is str:
@@ -161,7 +161,7 @@ class Remote:
 
 
 def unless_missing(ask: Callable[[], Found], otherwise: Found) -> Found:
-    """What the service answers, or `otherwise` where it does not have what it is asked about."""
+    """The answer of the service, or `otherwise` if it answers "not found"."""
     try:
         return ask()
     except ProviderError as error:
@@ -171,7 +171,7 @@ def unless_missing(ask: Callable[[], Found], otherwise: Found) -> Found:
 
 
 def misfit(shape: Shape, found: Any, where: str = "the answer") -> str:
-    """How a value differs from the shape it should have; empty when it fits."""
+    """How a value differs from the expected shape; empty if it fits."""
     if shape is None or shape is Any:
         return ""
     if isinstance(shape, dict):
@@ -195,7 +195,7 @@ def misfit(shape: Shape, found: Any, where: str = "the answer") -> str:
 
 
 def _sendable(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Half a character, as a model may send one, has no place in an address."""
+    """The parameters without None, and without lone surrogates, which cannot be part of an address."""
     return {
         key: each.encode("utf-8", "replace").decode() if isinstance(each, str) else each
         for key, each in (params or {}).items()
@@ -204,7 +204,7 @@ def _sendable(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def _message_in(data: bytes) -> str:
-    """What a service says in its error, however it wraps it."""
+    """The message in a service's error, whatever its format."""
     try:
         found = json.loads(data[:100_000])
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """`MemoryManager`: drives external memory so that a turn never waits for it or fails because of it.
 
-It owns every thread and every deadline. Whatever a provider does (fail, hang, lie, return gigabytes, call back), the
-turn goes on after the deadline at the latest; what the provider should have stored waits on disk until it takes it.
+It owns all threads and deadlines. Whatever a provider does (fail, hang, lie, return gigabytes, call back), the turn
+continues after the deadline at the latest; what the provider should store waits on disk until the provider accepts it.
 """
 
 from __future__ import annotations
@@ -56,17 +56,17 @@ _everywhere = [False]
 
 
 def everything_is_a_provider() -> None:
-    """In the process of a provider all code counts as its own, in whatever thread."""
+    """Marks this process as a provider's: code in all its threads counts as the provider's."""
     _everywhere[0] = True
 
 
 def inside_a_provider() -> bool:
-    """Whether the code that asks was called by us as a provider: what it asks of the manager is refused."""
+    """Whether the caller runs inside a provider, whose calls to the manager are refused."""
     return _everywhere[0] or getattr(_current, "depth", 0) > 0
 
 
 def home_of_the_caller() -> str:
-    """The home that the running provider works for; outside of one, the home a person would get."""
+    """The home that the running provider works for; outside a provider, the default home."""
     found = getattr(_current, "home", "") or os.environ.get("HERMES_HOME") or os.path.join("~", ".hermes")
     return os.path.realpath(os.path.expanduser(found))
 
@@ -84,25 +84,26 @@ def running_for(home: str) -> Iterator[None]:
 
 
 CUT = "[… more was recalled than fits]"
-_CHARACTERS_PER_TOKEN = 12  # more than any script needs; keeps gigabytes away from the exact count
+_CHARACTERS_PER_TOKEN = 12  # more than any script needs; limits what is counted exactly
 _SHORTEST_REPEATED = 8
 _LEADING = re.compile(r"^[\s\-*•>]*(?:\d{1,3}[.)]\s+)?(?:\[[^\]\n]{0,24}\]\s*)?")
 _NO_WORD = re.compile(r"[\W_]+")
 
 
 def clean(text: object, budget: int) -> str:
-    """A provider's text without fences and half characters; TypeError when it is no text at all."""
+    """A provider's text without fences and lone surrogates; TypeError if it is not text."""
     if not isinstance(text, str):
         raise TypeError(f"expected text, got {type(text).__name__}")
-    plain = str.__getitem__(text, slice(0, budget * _CHARACTERS_PER_TOKEN))  # whatever a subclass of str makes of it
+    plain = str.__getitem__(text, slice(0, budget * _CHARACTERS_PER_TOKEN))  # even if a subclass of str overrides it
     whole = plain.encode("utf-8", "replace").decode("utf-8").replace("\x00", "")
     return sanitize_context(whole).strip()
 
 
 def merge(texts: Sequence[str], *, budget: int, known: Iterable[str] = ()) -> str:
-    """The texts one after the other. No line comes twice, none that is `known` already, and together they cost at most
-    `budget` tokens: each has the same share, and what one does not need goes to the others.
-    """  # noqa: D205 - one thought
+    """Joins the texts, without duplicate lines and lines that are `known`, within `budget` tokens.
+
+    Each text has the same share of the budget; what one does not need goes to the others.
+    """
     seen = {_key(each) for each in known}
     kept = [_without_repetition(text, seen) for text in texts]
     kept = [text for text in kept if text]
@@ -120,7 +121,7 @@ def _without_repetition(text: str, seen: set[str]) -> str:
             seen.add(key)
         lines.append(line)
     left = "\n".join(lines).strip()
-    # Headings whose facts are all gone say nothing.
+    # Drop headings without facts.
     return left if any(line.strip() and not line.lstrip().startswith("#") for line in lines) else ""
 
 
@@ -155,15 +156,15 @@ def _cut(text: str, budget: int) -> str:
 
 
 Answer = TypeVar("Answer")
-_OTHERS_DELIVER = 2.0  # seconds until we look again whether another process has delivered
+_OTHERS_DELIVER = 2.0  # seconds until we check again whether another process has delivered
 _HANGS_AFTER = 60.0
 
 
 class ProviderHandle:
-    """One provider as the manager holds it: its two workers, its outbox and its health.
+    """One provider of the manager, with its two workers, its outbox and its health.
 
-    The worker `calls` answers a turn that waits; `deliveries` starts it, stores and changes sessions, in order.
-    Whatever the provider does there, or fails to do, ends there.
+    The worker `calls` answers a turn that waits; `deliveries` starts the provider, stores, and switches sessions, in
+    order. No failure of the provider leaves these workers.
     """
 
     def __init__(
@@ -191,7 +192,7 @@ class ProviderHandle:
         self.problem = ""
         self.tools: list[str] = []
         self._switch = 0
-        self.heard = threading.Event()  # of the session that is current
+        self.heard = threading.Event()  # set once the provider has been told about the current session
         self.heard.set()
         self.gave_up = False
         self._start: Callable[[], object] | None = None
@@ -199,7 +200,7 @@ class ProviderHandle:
         self._closing = False
 
     def hook(self, name: str, *arguments: Any, optional: dict[str, Any]) -> Callable[[], Any]:
-        """A call of one of the provider's hooks, with those optional arguments that its signature takes."""
+        """A function that calls a hook of the provider, with the optional arguments that its signature names."""
         if not implements(self.provider, name):
             return lambda: None
         return lambda: call(getattr(self.provider, name), *arguments, optional=optional)
@@ -211,7 +212,7 @@ class ProviderHandle:
 
     @property
     def stuck(self) -> bool:
-        """Whether a call that was given up has still not returned: then nothing else is asked."""
+        """Whether an abandoned call is still running; until it returns, no other call is made."""
         self.gave_up = self.gave_up and self.calls.busy
         return self.gave_up
 
@@ -228,12 +229,12 @@ class ProviderHandle:
         return self.deliveries.begin(self._work)
 
     def put(self, hook: str, arguments: dict[str, Any]) -> None:
-        """Keeps a call on disk and hands it over as soon as the provider takes it."""
+        """Queues a call on disk and delivers it as soon as the provider accepts it."""
         if not implements(self.provider, hook):
             return
         try:
             self.outbox.put(hook, arguments)
-        except StorageError as error:  # a full disk: better once now than never
+        except StorageError as error:  # a full disk: try once without the queue
             self.health.failed(DELIVERY, error)
             queued = QueuedCall(name="", hook=hook, arguments=arguments, key="")
             self.deliveries.post(lambda: self._quietly(lambda: self._hand_over(queued)))
@@ -242,14 +243,14 @@ class ProviderHandle:
         self.deliveries.post(self._work)
 
     def warm(self, work: Callable[[], object]) -> None:
-        """Something useful in the background that may as well be left out."""
+        """Runs something in the background that may be skipped."""
         self.deliveries.post(lambda: self._quietly(work) if self.ready and not self.health.rests else None)
 
     def switch(self, number: int, work: Callable[[], object], initialize: Callable[[], object]) -> None:
-        """Tells the provider of another session; it recalls nothing until it has heard of it.
+        """Tells the provider about another session; until then it is not asked to recall.
 
-        When it has to be started after this, it is for that session (`initialize`). A recall that was under way could
-        leave its findings in the provider after it heard, so then it is told again.
+        A later start uses that session too (`initialize`). A recall that is still running could leave results of the
+        old session in the provider, so the provider is told again afterwards.
         """
         self._switch = number
         self._start = initialize if self._start is not None else None
@@ -274,11 +275,11 @@ class ProviderHandle:
         self.deliveries.post(tell)
 
     def flush(self) -> Job[None]:
-        """Tries to hand over everything now, whatever the pauses say."""
+        """Tries to deliver everything now, even during a pause."""
         return self.deliveries.begin(lambda: self._work(forced=True))
 
     def drain(self) -> Job[None]:
-        """The last attempt to hand over what waits; nothing is tried again after it."""
+        """Makes the last attempt to deliver what waits; nothing is retried afterwards."""
         self._closing = True
         return self.flush()
 
@@ -323,9 +324,7 @@ class ProviderHandle:
     def _notice_hanging(self) -> None:
         since = self._handing_over_since
         if since is not None and time.monotonic() - since > _HANGS_AFTER:
-            self.health.failed(
-                DELIVERY, ProviderError("it has not taken what it was given for a long time", kind="slow")
-            )
+            self.health.failed(DELIVERY, ProviderError("a delivery has not returned for a long time", kind="slow"))
 
     def _again(self, moment: float) -> None:
         if not self._closing:
@@ -352,12 +351,12 @@ class ProviderHandle:
 
     def _told(self, text: str) -> None:
         self._tell(text)
-        self.deliveries.post(lambda: self._remember(text))  # off the turn's path: it waits for the disk
+        self.deliveries.post(lambda: self._remember(text))  # not in the turn, because it waits for the disk
 
     def _remember(self, text: str) -> None:
         try:
             self.outbox.remember_state(text)
-        except StorageError as error:  # status commands of other processes will not know; nothing else is lost
+        except StorageError as error:  # only status commands of other processes miss it
             self.health.last_error = in_words(error)
 
     def _quietly(self, work: Callable[[], object]) -> None:
@@ -378,7 +377,7 @@ class ProviderHandle:
         return run
 
     def _lost(self, error: ProviderEnded) -> None:
-        """Its process is gone: it is started again, sooner or later as its health says."""
+        """Its process has ended: schedules a restart, at the time that its health allows."""
         if self.ready:
             self.ready, self.problem = False, in_words(error)
             self.health.failed(START, error)
@@ -389,14 +388,14 @@ BUILT_IN = "builtin"
 MODES = ("hybrid", "context", "tools")
 _MOST_TOOLS = 64
 _LEAST_SECONDS = 0.1
-_RECALLING = frozenset({"session_search", "context_expand"})  # what they return was stored before
+_RECALLING = frozenset({"session_search", "context_expand"})  # they return what is stored already
 _log = logging.getLogger(__name__)
-_log.addHandler(logging.NullHandler())  # a library does not print by itself
+_log.addHandler(logging.NullHandler())  # a library must not print by itself
 
 
 @value
 class Limits:
-    """What external memory may cost, together."""
+    """What all external memory together may cost."""
 
     recall_tokens: int = 2000
     recall_seconds: float = 3.0
@@ -428,36 +427,36 @@ class MemoryManager:
         self.limits = limits or Limits()
         self._several = several
         self._reserved = frozenset(reserved) | RESERVED_TOOLS
-        self._known = known  # what the model reads anyway
+        self._known = known  # texts that the model reads anyway
         self._tell = tell  # the person
         self._attach: dict[str, Any] = {"tell": self._say, "backoff": backoff, "user": user, "worker": worker}
-        self._attach["documents"] = documents  # where the outboxes are; files of the home when nothing is said
+        self._attach["documents"] = documents  # where the outboxes are; by default files in the home
         self._handles: list[ProviderHandle] = []
         self._tools: dict[str, tuple[ProviderHandle, dict[str, Any]]] = {}
         self._switches = 0
-        self._identity: dict[str, Any] = {}  # what a provider is told when it starts
-        self.recalled_by: list[str] = []  # whose words the last recall holds
-        self.problems: list[str] = []  # what was not taken up, and why
+        self._identity: dict[str, Any] = {}  # the arguments of `initialize`
+        self.recalled_by: list[str] = []  # names of the providers in the last recall
+        self.problems: list[str] = []  # what is not used, and why
 
     # -- the providers -------------------------------------------------------------------------------------------------
 
     def add_provider(self, provider: Any) -> bool:
-        """Takes a provider up; the built-in one stands first, and a second external one needs `several`."""
+        """Adds a provider; the built-in one comes first, and a second external one needs `several`."""
         name = str(provider.name)
         if name in self.names():
-            return self._not_taken(f"the provider {name} is there already; the second one is left out")
+            return self._not_taken(f"the provider {name} is listed twice; it is used once")
         external = [each for each in self._handles if each.name != BUILT_IN]
         if external and name != BUILT_IN and not self._several:
             return self._not_taken(
-                f"{name} is left out, because {external[0].name} is in use and one external provider is the rule; "
-                "list both under memory.providers to use them together"
+                f"{name} is not used, because {external[0].name} is in use; to use them together, list both under "
+                "memory.providers"
             )
         handle = ProviderHandle(provider, hermes_home=self._home, mode=self._mode, **self._attach)
         self._handles.insert(0 if name == BUILT_IN else len(self._handles), handle)
         return True
 
     def serve(self, *, tell: Callable[[str], None], known: Callable[[], Iterable[str]]) -> None:
-        """The providers go on with another session, which tells its own person and has its own prompt."""
+        """Lets the providers continue with another session, which has its own person and prompt."""
         self._tell, self._known = tell, known
 
     def names(self) -> list[str]:
@@ -467,7 +466,7 @@ class MemoryManager:
         return next((each.provider for each in self._handles if each.name == name), None)
 
     def initialize_all(self, session_id: str, **kwargs: Any) -> None:
-        """Starts every provider at once and waits no longer than a recall may take; one that is late goes on alone."""
+        """Starts all providers at once and waits as long as a recall may take; later ones go on in the background."""
         kwargs.setdefault("hermes_home", self._home)
         self._identity = kwargs
         end = time.monotonic() + self.limits.recall_seconds
@@ -478,7 +477,7 @@ class MemoryManager:
         self._collect_tools(end)
 
     def shutdown_all(self) -> None:
-        """Lets providers take what waits, last one first, within the time to drain; the rest is kept on disk."""
+        """Delivers what it can in the time to drain, keeps the rest on disk, and closes providers in reverse order."""
         end = time.monotonic() + self.limits.drain_seconds
         for handle, job in [(each, each.drain()) for each in self._handles]:
             self._settled(handle, job, end)
@@ -487,14 +486,14 @@ class MemoryManager:
             handle.stop()
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Tries to hand over everything now; True when nothing is left waiting."""
+        """Tries to deliver everything now; True if nothing is left."""
         end = time.monotonic() + (self.limits.drain_seconds if timeout is None else timeout)
         for handle, job in [(each, each.flush()) for each in self._handles]:
             self._settled(handle, job, end)
         return not any(each.outbox.names() for each in self._handles)
 
     def take_back(self) -> int:
-        """Puts what providers had refused back into the queue; for a person who has mended the cause."""
+        """Puts refused calls back into the queue, once a person has fixed the cause."""
         return sum(each.outbox.take_back() for each in self._handles)
 
     def status(self) -> list[dict[str, Any]]:
@@ -503,7 +502,7 @@ class MemoryManager:
     # -- recall --------------------------------------------------------------------------------------------------------
 
     def build_system_prompt(self) -> str:
-        """The providers' static blocks, for a prompt that is built once."""
+        """The providers' static texts for the system prompt."""
         found = self._ask_all(
             [each for each in self._handles if each.ready and implements(each.provider, "system_prompt_block")],
             lambda each: each.provider.system_prompt_block,
@@ -528,7 +527,7 @@ class MemoryManager:
         optional = {"session_id": session_id}
         found = self._ask_all(asked, lambda each: each.hook("prefetch", query, optional=optional), began)
         if self._switches != switches:
-            return ""  # the session changed while we waited: this is somebody else's now
+            return ""  # the session changed meanwhile, so the results belong to another one
         self.recalled_by = [each.name for each, text in found if text]
         return merge([text for _, text in found], budget=self.limits.recall_tokens, known=self._known())
 
@@ -544,7 +543,7 @@ class MemoryManager:
         return [schema for _, schema in self._tools.values()]
 
     def handle_tool_call(self, tool_name: str, args: Mapping[str, Any], **kwargs: Any) -> str:
-        """Carries out a provider's tool; always JSON text, never an exception."""
+        """Runs a provider's tool; always returns JSON text and never raises."""
         if tool_name not in self._tools:
             return tool_error(f"no memory provider has a tool {tool_name!r}")
         if inside_a_provider():
@@ -554,7 +553,7 @@ class MemoryManager:
             return tool_error(f"{handle.name} is not ready: {handle.problem or 'it is still starting'}")
         if handle.health.rests or handle.stuck:
             why = handle.health.last_error
-            return tool_error(f"{handle.name} does not work at the moment ({why}); continuing without it")
+            return tool_error(f"{handle.name} does not work at the moment ({why}); continue without it")
         given = dict(args)
         try:
             returned = handle.ask(
@@ -564,7 +563,7 @@ class MemoryManager:
             handle.gave_up = True
             handle.health.missed(RECALL, self.limits.tool_seconds)
             return tool_error(
-                f"{handle.name} did not answer within {self.limits.tool_seconds:g} s; continuing without it"
+                f"{handle.name} did not answer within {self.limits.tool_seconds:g} s; continue without it"
             )
         except BaseException as error:  # noqa: BLE001 - a provider may raise anything
             handle.health.last_error = in_words(error)
@@ -574,7 +573,7 @@ class MemoryManager:
     # -- storing -------------------------------------------------------------------------------------------------------
 
     def sync_all(self, user: str, assistant: str, *, session_id: str = "", messages: Messages = ()) -> None:
-        """Stores a finished exchange, in the background and in order; without words on both sides it is none."""
+        """Stores a finished exchange in the background and in order; skips it if either side said nothing."""
         if user.strip() and assistant.strip():
             turn = {"user": user, "assistant": assistant, "session_id": session_id, "messages": self._plain(messages)}
             self._put_all("sync_turn", turn)
@@ -596,7 +595,7 @@ class MemoryManager:
         self._put_all("on_session_end", {"messages": self._plain(messages), "session_id": session_id})
 
     def on_session_switch(self, new_session_id: str, *, reason: str = "", **kwargs: Any) -> None:
-        """`reason` is resume, branch, reset, new or compression; no recall until a provider has heard of it."""
+        """`reason` is resume, branch, reset, new or compression; a provider recalls only after it was told."""
         if inside_a_provider():
             return
         self._switches += 1
@@ -610,7 +609,7 @@ class MemoryManager:
             )
 
     def on_pre_compress(self, messages: Messages) -> str:
-        """What providers want the summary of these messages to keep."""
+        """What the summary of these messages should keep, according to the providers."""
         given = self._plain(messages)
         asked = self._usable("on_pre_compress")
         found = self._ask_all(asked, lambda each: lambda: each.provider.on_pre_compress(given))
@@ -624,7 +623,7 @@ class MemoryManager:
         work: Callable[[ProviderHandle], Callable[[], object]],
         began: float | None = None,
     ) -> list[tuple[ProviderHandle, str]]:
-        """Asks providers at the same time and waits for all of them until one deadline."""
+        """Asks all providers at the same time, with one deadline."""
         if inside_a_provider():
             return []
         count = began is not None
@@ -696,10 +695,10 @@ class MemoryManager:
             return
         name = schema["name"]
         if name in self._reserved:
-            self._not_taken(f"{handle.name}: the tool {name} is left out, because Hermes has a tool of that name")
+            self._not_taken(f"{handle.name}: the tool {name} is not offered, because Hermes has a tool of that name")
         elif name in self._tools:
             other = self._tools[name][0].name
-            self._not_taken(f"{handle.name}: the tool {name} is left out, because {other} offers one of that name")
+            self._not_taken(f"{handle.name}: the tool {name} is not offered, because {other} has one of that name")
         else:
             self._tools[name] = (handle, schema)
             handle.tools.append(name)
@@ -714,7 +713,7 @@ class MemoryManager:
         return None
 
     def _say(self, text: str) -> None:
-        self._tell(text)  # looked up when there is something to say: another session may have taken over
+        self._tell(text)  # looked up late, because another session may have taken over
 
     def _not_taken(self, why: str) -> bool:
         self.problems.append(why)
@@ -723,5 +722,5 @@ class MemoryManager:
 
 
 def _cleaned(work: Callable[[], object], budget: int) -> Callable[[], str]:
-    """Cleaning is part of the call, so that the deadline covers it however hostile the text is."""
+    """Makes cleaning part of the call, so that the deadline also covers a hostile text."""
     return lambda: clean(work() or "", budget)

@@ -1,7 +1,7 @@
-"""`ServiceProvider`: what the providers that come with Hermes share, and the small texts and ids that they build.
+"""`ServiceProvider`: what the bundled providers share, and helpers for the texts and ids they send.
 
-What should be stored and was not is kept by the manager, which tries again later; a recall that fails is left out of
-the turn, and a model may call a tool once more.
+A provider does not retry: the manager keeps failed writes and tries again later, a turn continues without a recall that
+failed, and the model may call a tool again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 Client = TypeVar("Client")
 LONGEST_QUERY = 2_000
-_NOT_SAVED = ("unreachable", "limited", "key", "missing", "refused", "absent")  # nothing was stored, for sure
+_NOT_SAVED = ("unreachable", "limited", "key", "missing", "refused", "absent")  # nothing was stored in these cases
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """A finished exchange as it may be stored: without what was recalled for it."""
+    """A finished exchange, without the text that was recalled for it."""
 
     user: str
     assistant: str
@@ -44,7 +44,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """An entry of curated memory that is written or taken back."""
+    """An entry of curated memory that was added or removed."""
 
     target: str
     text: str
@@ -53,10 +53,10 @@ class Entry:
 
 
 class ServiceProvider(MemoryProvider, Generic[Client]):
-    """A subclass has `FIELDS` (its configuration), `TOOLS` (schemas), `_connect`, and a method named like each tool.
+    """A subclass has `FIELDS` (its configuration), `TOOLS` (schemas), `_connect`, and a method named after each tool.
 
-    It stores with `_store_turn`, and mirrors curated memory with `_keep` and `_withdraw`. Each may be called again with
-    the same thing.
+    It stores turns in `_store_turn`, and mirrors curated memory in `_keep` and `_withdraw`. Each of them may be called
+    again with the same argument.
     """
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = ()
@@ -68,25 +68,25 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         self._home = ""
         self._session_id = ""
         self._platform = ""
-        self._person = ""  # whose memory this is where one process serves many; empty for the only one
+        self._person = ""  # whose memory this is if one process serves several people, else empty
         self._identity = ""
         self._writes = True
 
     @abstractmethod
     def _connect(self) -> None:
-        """Makes the client from `self._config`; asks nothing that can wait until it is needed."""
+        """Creates the client from `self._config`; calls the service only if necessary."""
 
     @abstractmethod
     def _store_turn(self, turn: Turn) -> None:
-        """Stores a turn that somebody took part in."""
+        """Stores a turn of a conversation with a person."""
 
     @abstractmethod
     def _keep(self, entry: Entry) -> None:
-        """Has the service hold an entry of curated memory."""
+        """Stores an entry of curated memory."""
 
     @abstractmethod
     def _withdraw(self, entry: Entry) -> None:
-        """Takes an entry back that the service may hold."""
+        """Deletes an entry of curated memory, if the service has it."""
 
     def _replace(self, old: Entry, new: Entry) -> None:
         self._keep(new)
@@ -106,7 +106,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         self._platform = str(kwargs.get("platform") or "")
         self._person = str(kwargs.get("user_id") or "")
         self._identity = str(kwargs.get("agent_identity") or "default")
-        # Work that nobody talks to (cron, flush, delegated) reads memory and does not write it.
+        # Work without a person (cron, flush, delegated) reads memory but does not write it.
         self._writes = str(kwargs.get("agent_context") or "primary") == "primary"
         self._connect()
 
@@ -170,7 +170,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         self._session_id = new_session_id
 
     def get_config_schema(self) -> list[dict[str, Any]]:
-        """What set-up asks; fields marked `file_only` are for those who edit the file."""
+        """The fields that set-up asks for; those marked `file_only` can only be set in the file."""
         return [dict(field) for field in self.FIELDS if not field.get("file_only")]
 
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, Any]:
@@ -179,10 +179,10 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         return {key: ("set" if value else "not set") if key in secret else value for key, value in shown.items()}
 
     def forget_person(self) -> str:
-        return self._forget() if self._person else ""  # without a person, what is stored is everybody's
+        return self._forget() if self._person else ""  # without a person, the data belongs to everybody
 
     def _forget(self) -> str:
-        """Deletes what the service has of `self._person`; says in one line what was done."""
+        """Deletes what the service knows about `self._person`; returns one line about it."""
         return ""
 
     def _opened(self) -> Client:
@@ -198,16 +198,16 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
 
 
 class SendOnce:
-    """Sends what has a key once, also when an attempt arrived and only its answer was lost.
+    """Sends each key once, even if an earlier attempt arrived and only its answer was lost.
 
-    After a start nobody knows whether the last attempt of the process before arrived, so the first is looked for too.
+    After a start, the first key is looked up too, because the previous process may have sent it.
     """
 
     def __init__(self) -> None:
         self._unsure = {""}
 
     def send(self, key: str, send: Callable[[], object], *, arrived: Callable[[], object]) -> None:
-        """`arrived` asks the service whether it has what `send` would store."""
+        """Calls `send` unless `arrived` finds that the service already has the data."""
         if not (key and self._unsure & {"", key} and arrived()):
             try:
                 send()
@@ -219,7 +219,7 @@ class SendOnce:
 
 
 def forget_all(listing: Callable[[], Iterable[str]], forget: Callable[[str], object]) -> tuple[int, int]:
-    """Forgets everything that a listing names, however many pages it takes; how many are gone, and how many are not."""
+    """Deletes everything that `listing` returns, page after page; returns how many are gone and how many are left."""
     tried: set[str] = set()
     while fresh := (listed := set(listing())) - tried:
         for each in fresh:
@@ -229,7 +229,7 @@ def forget_all(listing: Callable[[], Iterable[str]], forget: Callable[[str], obj
 
 
 def text_of(args: dict[str, Any], key: str) -> str:
-    """A text the tool cannot do without."""
+    """A required text argument of a tool."""
     text = args.get(key)
     if not isinstance(text, str) or not text.strip():
         raise ProviderError(f"this tool needs {key}, a text", kind="refused")
@@ -241,7 +241,7 @@ def count_of(args: dict[str, Any], key: str, default: int, most: int) -> int:
 
 
 def one_of(args: dict[str, Any], key: str, allowed: Iterable[str], default: str = "") -> str:
-    """A choice between a few words; an error names them."""
+    """An argument with a few allowed values, which the error lists."""
     chosen, names = str(args.get(key) or default), list(allowed)
     if chosen not in names:
         raise ProviderError(f"{key} must be one of {', '.join(names)}, not {chosen!r}", kind="refused")
@@ -249,22 +249,22 @@ def one_of(args: dict[str, Any], key: str, allowed: Iterable[str], default: str 
 
 
 def clean(text: str) -> str:
-    """What may be stored: nothing that was recalled only a moment ago."""
+    """The text without recalled memory, which must not be stored again."""
     return sanitize_context(text).strip()
 
 
 def question(query: str) -> str:
-    """A person's words as services take them for a query: not empty, not a whole file."""
+    """A person's message as a query: on one line, and limited in length."""
     return " ".join(query.split())[:LONGEST_QUERY]
 
 
 def plain_id(text: str, longest: int = 100) -> str:
-    """The text as services take it for an id."""
+    """The text as an id that services accept."""
     return _NO_ID.sub("-", text).strip("-")[:longest] or "default"
 
 
 def distinct_id(text: str, longest: int = 100) -> str:
-    """The same, and different for texts that differ only in what an id cannot have: two people stay two."""
+    """The same, but unique: texts that differ only in characters that an id cannot have get different ids."""
     plain = plain_id(text, longest)
     if plain == text:
         return plain
@@ -273,16 +273,16 @@ def distinct_id(text: str, longest: int = 100) -> str:
 
 
 def digest(text: str, longest: int = 24) -> str:
-    """A name for a text: the same text has the same."""
+    """A short digest of a text."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:longest]
 
 
 def entry_id(target: str, text: str) -> str:
-    """What an entry of curated memory is called at a service that takes names of ours."""
+    """The id of a curated entry at services that let us choose ids."""
     return f"hermes-{target}-{digest(text)}"
 
 
 def bullets(heading: str, lines: Iterable[str]) -> str:
-    """A heading with a line for each fact, each once; empty when there are none."""
+    """A heading and a line for each fact, without duplicates; empty if there are no facts."""
     kept = list(dict.fromkeys(" ".join(line.split()) for line in lines if line and line.strip()))
     return "\n".join([heading, *(f"- {line}" for line in kept)]) if kept else ""

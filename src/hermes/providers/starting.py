@@ -1,4 +1,4 @@
-"""Loads the providers that the settings name: in this process, or each in a process of its own."""
+"""Loads the providers that the settings name, in this process or each in its own."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class StartingProviders:
-    """Providers on their way: processes that start while whoever opens them does something else."""
+    """Providers that are being loaded: their processes start while the caller does something else."""
 
     def __init__(self, home: Home, settings: Settings, names: Sequence[str]) -> None:
         self._names = names
         self._begun: dict[str, Any] = {}
         self._problems: list[HermesError] = []
         if names and inside_a_provider():
-            why = "a memory provider works without memory providers of its own"
+            why = "a memory provider cannot use memory providers itself"
             self._problems.append(ProviderError(why, kind="absent"))
             return
         apart = {name: _runs_apart(home, settings, name) for name in names}
@@ -37,7 +37,7 @@ class StartingProviders:
                 self._problems.append(error)
 
     def finish(self) -> tuple[list[Any], list[HermesError]]:
-        """Those that have loaded, in order, and what is wrong with the others."""
+        """Waits; returns the providers that have loaded, in order, and the errors of the others."""
         for name, provider in list(self._begun.items()):
             if isinstance(provider, SeparateProcess):
                 try:
@@ -49,7 +49,7 @@ class StartingProviders:
 
 
 def open_provider(home: Home, settings: Settings, name: str) -> Any:
-    """A loaded provider where the settings want it; an error that says why it does not load."""
+    """Loads one provider; raises an error that says why it does not load."""
     opened, problems = StartingProviders(home, settings, [name]).finish()
     if problems:
         raise problems[0]
@@ -58,7 +58,7 @@ def open_provider(home: Home, settings: Settings, name: str) -> Any:
 
 @contextmanager
 def in_passing(provider: Any) -> Iterator[Any]:
-    """A provider for a few questions: a process that was started for it ends with them."""
+    """A provider for a few calls; if it has its own process, that ends afterwards."""
     try:
         yield provider
     finally:
@@ -73,7 +73,7 @@ def _runs_apart(home: Home, settings: Settings, name: str) -> bool:
     try:
         return not find_provider(name, home.operator).bundled
     except HermesError:
-        return False  # loading it says what is wrong
+        return False  # loading will say what is wrong
 
 
 def _in_this_program(home: Home, settings: Settings, name: str) -> Any:
@@ -82,6 +82,8 @@ def _in_this_program(home: Home, settings: Settings, name: str) -> Any:
 
 
 def _in_a_process(home: Home, settings: Settings, name: str) -> Any:
-    from hermes.providers.hosting import in_a_process  # only then: sockets, subprocess and threads
+    from hermes.providers.hosting import (
+        in_a_process,
+    )  # imported only here, because it loads sockets, subprocess and threads
 
     return in_a_process(home, settings, name)

@@ -1,7 +1,7 @@
-"""What a text names and claims: who, in which respect, with which value. Two claims on one slot can contradict.
+"""Finds the names and claims in a text. A claim has a slot and a value; two claims on one slot can contradict.
 
 A slot is a subject and a relation ("alice|live"), or the whole sentence with its numbers and alternatives taken out.
-Facts meet only in slots, so looking for contradictions never compares every fact with every other.
+Only facts that share a slot are compared, never every fact with every other.
 """
 
 # ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
@@ -35,7 +35,7 @@ ADVERBS, COPULAS, PRONOUNS, PAST = _words("adverbs"), _words("copulas"), _words(
 ENDS_A_VALUE = _words("ends_a_value")
 ONE, OPEN, LOOSE, MANY = "one", "open", "loose", "many"  # how many values a slot can hold at once
 IRREGULAR: dict[str, str] = {form: base for base, forms in _TABLES["irregular"].items() for form in forms.split()}
-# A verb's base form: the relation it states, how many values that has, and whether it denies it.
+# By a verb's base form: its relation, how many values that can have, and whether the verb denies it.
 _VERBS: dict[str, tuple[str, str, int]] = {
     verb: (name, kind, 0) for name, (kind, verbs) in _TABLES["relations"].items() for verb in verbs.split()
 }
@@ -90,7 +90,7 @@ _LONGEST_HAN = 8
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A name as written, and the names it also goes by."""
+    """A name as written, and its aliases."""
 
     name: str
     aliases: tuple[str, ...] = ()
@@ -101,20 +101,20 @@ class Named:
 
 
 def key_of(name: str) -> str:
-    """What two spellings of one name have in common."""
+    """The same key for all spellings of a name."""
     folded = unicodedata.normalize("NFKC", name).casefold().replace("’", "'").strip(" \t\n.,;:!?\"'`()[]{}。，、！？")
     folded = folded.removesuffix("'s")
     return " ".join(folded.split())[:LONGEST_NAME]
 
 
 def parts_of(key: str) -> list[str]:
-    """The single words by which somebody with several names may be called."""
+    """The single words of a name of several words, each of which may be used alone."""
     words = key.split()
     return [word for word in words if len(word) > 1 and word not in LINKS] if len(words) > 1 else []
 
 
 def find_entities(text: str, given: Iterable[str] = ()) -> list[Named]:
-    """Each entity once, in the order found; `given` ones come first."""
+    """The entities named in a text, without duplicates; the `given` ones come first."""
     text = unicodedata.normalize("NFC", text)
     found: dict[str, Named] = {}
     for name in (*given, *_names(text)):
@@ -143,7 +143,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def _capitalised(text: str) -> Iterator[str]:
-    """Runs of words with a capital; at the start of a sentence only when the word is no ordinary starter."""
+    """Runs of capitalised words; at the start of a sentence, common words such as "The" do not count."""
     run: list[str] = []
     end = 0
     text = _UNSPACED_RUN.sub("|", text)
@@ -201,7 +201,7 @@ def _also_known(text: str, found: dict[str, Named]) -> Iterator[tuple[str, str]]
 
 
 def han_pieces(run: str) -> list[str]:
-    """What stands between verbs and particles; a lone character is no name."""
+    """The text between verbs and particles; a single character is not a name."""
     pieces = _HAN_BREAK.split(run)
     return [piece for piece in pieces if 1 < len(piece) <= _LONGEST_HAN * (2 if "·" in piece else 1)]
 
@@ -227,7 +227,7 @@ _SHORT_VALUE = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a fact says about a subject, reduced to what can be compared."""
+    """What a fact says about a subject, in a form that can be compared."""
 
     slot: str
     kind: str  # how many values the slot can hold at once
@@ -245,7 +245,7 @@ class Conflict:
 
 
 def claims_of(text: str) -> list[Claim]:
-    """The claims of a fact; none for what is told as past or asks something."""
+    """The claims of a fact; none for statements about the past and questions."""
     found: dict[str, Claim] = {}
     for sentence in _SENTENCE.split(unicodedata.normalize("NFKC", text)):
         if sentence and not sentence.rstrip().endswith("?"):
@@ -256,7 +256,7 @@ def claims_of(text: str) -> list[Claim]:
 
 
 def conflict(one: Claim, other: Claim) -> Conflict | None:
-    """Why two claims on the same slot cannot both hold; None when they can."""
+    """Why two claims on the same slot cannot both be true; None if they can."""
     both = one.value | other.value
     overlap = len(one.value & other.value) / len(both) if both else 1.0
     if one.negated != other.negated:
@@ -264,7 +264,7 @@ def conflict(one: Claim, other: Claim) -> Conflict | None:
         return Conflict(_SCORES[NEGATED] * (0.8 + 0.2 * overlap), NEGATED) if same else None
     if one.negated:
         return None
-    alike = overlap > 0 or not (one.value and other.value)  # three children and two cats go together
+    alike = overlap > 0 or not (one.value and other.value)  # "three children" and "two cats" do not contradict
     if alike and one.numbers and other.numbers and set(one.numbers).isdisjoint(other.numbers):
         return Conflict(_SCORES[NUMBER], NUMBER)
     if one.kind == MANY:
@@ -272,11 +272,11 @@ def conflict(one: Claim, other: Claim) -> Conflict | None:
     if _exclude(one.value - other.value, other.value - one.value):
         return Conflict(_SCORES[EXCLUSIVE], EXCLUSIVE)
     if one.value <= other.value or other.value <= one.value:
-        return None  # the longer one only tells more
+        return None  # the longer one only adds detail
     known = [{kind for word in value for kind in KIND_OF.get(word, ())} for value in (one.value, other.value)]
     if known[0] and known[1] and one.kind == OPEN:
-        return None  # values of different kinds: using a language and a database is no contradiction
-    # Using two things is no contradiction, using two for the same purpose is.
+        return None  # of different kinds: using a language and a database is not a contradiction
+    # Using two things is not a contradiction; using two for the same purpose is.
     score = _VALUE_SCORES[ONE if overlap and one.kind == OPEN else one.kind] * (
         1 if max(len(one.value), len(other.value)) <= _SHORT_VALUE else 0.6
     )
@@ -284,7 +284,7 @@ def conflict(one: Claim, other: Claim) -> Conflict | None:
 
 
 def _is_han(sentence: str) -> bool:
-    """Whether it is read without spaces: a Chinese name in an English sentence does not make it Chinese."""
+    """Whether the sentence is Chinese; a Chinese name in an English sentence does not make it so."""
     return bool(_HAN_CLAIM.search(sentence)) and not any(_says(word) for word in sentence.casefold().split())
 
 
@@ -363,7 +363,7 @@ def _verb_at(tokens: list[str]) -> int | None:
 
 
 def _subject(tokens: list[str]) -> tuple[str, str, int]:
-    """The subject, the attribute of it that is spoken of, and how often it is denied before the verb."""
+    """The subject, the attribute that the sentence is about, and the number of negations before the verb."""
     denied = sum(word in NEGATIONS for word in tokens)
     mine = any(word in ("my", "our", "user's") for word in tokens)
     left = [word for word in tokens if word not in DETERMINERS | ADVERBS | NEGATIONS]
@@ -404,7 +404,7 @@ def _value(tokens: list[str]) -> tuple[frozenset[str], tuple[str, ...]]:
 
 
 def _office(subject: str, rest: list[str]) -> Iterator[Claim]:
-    """Somebody is the lead of something: there is one such office, and its holder has it in one place."""
+    """Claims of "A is the lead of B": only one person has this role, and has it in one place."""
     if len(rest) < 2 or rest[0] != "the" or not subject:  # noqa: PLR2004 - the word and what follows it
         return
     office, _, where = " ".join(rest[1:]).partition(" of ")
@@ -416,14 +416,14 @@ def _office(subject: str, rest: list[str]) -> Iterator[Claim]:
 
 
 def _skeleton(tokens: list[str]) -> Iterator[Claim]:
-    """The sentence without its numbers, alternatives and negations: what else is left must be the same words."""
+    """A claim of the whole sentence: two meet if they differ only in numbers, alternatives or negations."""
     if any(_DATE.fullmatch(word) or word in DATES for word in tokens):
         return  # the same event on two days is two events
     negated = sum(word in NEGATIONS for word in tokens) % 2 == 1
     verb = _verb_at(tokens)
     if verb is None:  # as in "order 5 shipped"
         verb = next((at for at, word in enumerate(tokens) if word.endswith("ed")), 0)
-    # What stands before the verb tells things apart ("bug 12"), what follows it is said about them.
+    # Numbers before the verb identify something ("bug 12"); those after it are values.
     numbers = tuple(word for word in tokens[verb:] if _NUMBER.fullmatch(word))
     glue = DETERMINERS | ADVERBS | NEGATIONS
     shape, value = [], set()
@@ -449,7 +449,7 @@ def _singular(word: str) -> str:
 
 
 def _base(word: str) -> str:
-    """The base form of a verb, as far as endings tell."""
+    """The base form of a verb, judged by its ending."""
     if word in IRREGULAR:
         return IRREGULAR[word]
     for ending, instead in (("ies", "y"), ("ied", "y"), ("es", ""), ("es", "e"), ("s", ""), ("ed", ""), ("ed", "e"),
@@ -484,7 +484,7 @@ def _han_claims(sentence: str) -> Iterator[Claim]:
         yield Claim(slot=slot, kind=kind, value=value, numbers=numbers, negated=negated)
 
 
-# Statements: sentences in which a person plainly says something about themselves or decides something.
+# Statements: sentences in which a person states a preference or a decision.
 
 LONGEST_SENTENCE = 400
 _SHORTEST = 6
@@ -507,7 +507,7 @@ class Statement:
 
 
 def statements_in(messages: Iterable[dict[str, Any]]) -> list[Statement]:
-    """What the person stated in these messages, each sentence once."""
+    """The person's statements in these messages, without duplicates."""
     found: dict[str, Statement] = {}
     for message in messages:
         if message.get("role") == "user":

@@ -1,4 +1,4 @@
-"""Questions to the facts: search, probe, related, reason, contradict.
+"""Answers questions about the facts: search, probe, related, reason, contradict.
 
 Exact joins over entities and words decide what is found; trust and age weigh it; in a search, so do the vectors.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hermes.providers.facts.store import Fact, FactStore
 
 
-CONTRADICTION = 0.3  # from this score on two facts are said to contradict
+CONTRADICTION = 0.3  # two facts with at least this score contradict each other
 _DAY = 86_400.0
 _MOST_WORDS = 32
 _CANDIDATES = 3
@@ -91,11 +91,11 @@ class Reasoner:
         return _best(found, limit)
 
     def probe(self, entity: str, *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
-        """Everything known about an entity: facts that are linked to it, then facts that only hold its words."""
+        """Everything about an entity: facts that are linked to it, then facts that only contain its words."""
         return self._ranked(self._about(entity), min_trust, limit)
 
     def related(self, entity: str, *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
-        """The entity's facts, and behind them facts that share another entity with one of these."""
+        """The entity's facts, then facts that share another entity with one of them."""
         about = self._about(entity)
         direct = self._ranked(about, min_trust, limit)
         own = {entity_id for entity_id, _ in self._entities(entity)}
@@ -112,7 +112,7 @@ class Reasoner:
         return [*direct[: limit - len(near)], *near]
 
     def reason(self, entities: list[str], *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
-        """Facts that hold all the entities; when there are none, the chain of facts that connects them."""
+        """Facts that name all the entities; if there are none, the chain of facts that connects them."""
         sets = [self._about(entity) for entity in entities]
         if not sets:
             return []
@@ -125,7 +125,7 @@ class Reasoner:
     def contradict(
         self, *, entity: str = "", threshold: float = CONTRADICTION, limit: int = 10
     ) -> list[dict[str, Any]]:
-        """Pairs of facts that cannot both hold, the clearest first; with an entity, only pairs about it."""
+        """Pairs of facts that cannot both be true, clearest first; with an entity, only pairs about it."""
         within = set(self._about(entity)) if entity else None
         pairs: dict[tuple[int, int], tuple[float, str]] = {}
         for (slot,) in self.store.database.rows(_CROWDED_SLOTS, (_MOST_SLOTS,)):
@@ -145,7 +145,7 @@ class Reasoner:
     # --- how --------------------------------------------------------------------------------------------------------
 
     def _about(self, entity: str) -> dict[int, float]:
-        """Facts about an entity and how surely: linked by name 1, by a word of the name 0.9, by the words alone 0.6."""
+        """Facts about an entity with a confidence: 1 by name, 0.9 by a word of the name, 0.6 by words in the text."""
         found: dict[int, float] = {}
         for entity_id, sure in self._entities(entity):
             for fact_id in self._facts_of(entity_id):
@@ -164,7 +164,7 @@ class Reasoner:
         found = [
             (entity_id, 1.0 if kind <= ALIAS else 0.9) for entity_id, kind in self.store.database.rows(sql, (key,))
         ]
-        for part in parts_of(key):  # "Alice Johnson" is also the one Alice there is
+        for part in parts_of(key):  # "Alice Johnson" is also the only Alice
             rows = self.store.database.rows(sql, (part,))
             owners = [entity_id for entity_id, kind in rows if kind == PART]
             if len(owners) == 1:
@@ -184,7 +184,7 @@ class Reasoner:
         return _best((Found(fact, sure[fact.fact_id] * self._weight(fact)) for fact in facts), limit)
 
     def _chain(self, sets: list[dict[int, float]], min_trust: float) -> list[Found]:
-        """The shortest walk over shared entities from facts of the first to facts of each other entity."""
+        """The shortest paths over shared entities from facts of the first to facts of each other entity."""
         steps: dict[int, int] = {}
         for goal in sets[1:]:
             for at, fact_id in enumerate(self._walk(set(sets[0]), set(goal))):
@@ -252,7 +252,7 @@ class Reasoner:
     def _vector(self, fact: Fact) -> bytes:
         if len(fact.vector) == self.store.dimensions:
             return fact.vector
-        # The setting was changed after this fact was stored; its own words say what the vector would be.
+        # The setting has changed since this fact was stored: compute the vector again.
         names = [key_of(name) for _, name in self._entities_of(fact.fact_id)]
         return fact_vector(self.store.words.of(fact.content), names, self.store.dimensions)
 

@@ -1,6 +1,6 @@
 """`FactStore`: facts with trust, categories, tags and entities in one private SQLite file.
 
-Nothing is overwritten silently: a changed fact is a new one, and the old one points to it. Removing a fact removes its
+Nothing is overwritten: a changed fact is stored as a new one, and the old one points to it. Removing a fact removes its
 history too, so that what was forgotten cannot come back.
 """
 
@@ -77,7 +77,7 @@ def similarity(one: bytes, other: bytes) -> float:
 
 
 def fact_vector(words: Iterable[str], entities: Iterable[str], dimensions: int = DIMENSIONS) -> bytes:
-    """What a fact says and whom it names, each bound to its role, so that both can be asked for."""
+    """The words of a fact and its entities, each bound to its role, so that a query can use either."""
     return bundle([text_vector(words, dimensions), *(entity_vector(each, dimensions) for each in entities)])
 
 
@@ -184,7 +184,7 @@ class FactStore:
         session: str = "",
         supersedes: int | None = None,
     ) -> tuple[int, bool]:
-        """The fact's id and whether it is new; the same words again are the same fact."""
+        """Adds a fact; returns its id and whether it is new. The same words are the same fact."""
         content = _clean(content)
         names = find_entities(content, entities)
         with self.database.writing() as connection:
@@ -194,7 +194,7 @@ class FactStore:
                 if old is not None and known[0] != old.fact_id:
                     self._supersede(connection, old.fact_id, known[0])
                 return known[0], False
-            if old is not None:  # before the insert, because both may say the same in other letters
+            if old is not None:  # before the insert, because both may have the same key
                 connection.execute("UPDATE facts SET superseded_by = -1 WHERE fact_id = ?", (old.fact_id,))
             trust = old.trust if old is not None else self._default_trust
             columns = {"category": category, "tags": tags, "source": source, "session": session}
@@ -213,7 +213,7 @@ class FactStore:
         trust_delta: float = 0.0,
         entities: Iterable[str] = (),
     ) -> int:
-        """Changes a fact; other words make a new fact that takes the old one's place. Returns the id that holds now."""
+        """Changes a fact; new wording makes a new fact that replaces the old one. Returns the current id."""
         old = self.get(fact_id)
         if content is not None and _clean(content) != old.content:
             chosen = {"category": category or old.category, "tags": old.tags if tags is None else tags}
@@ -259,7 +259,7 @@ class FactStore:
         )
 
     def facts_where(self, condition: str, values: Sequence[Any]) -> list[Fact]:
-        """Facts that hold, by one of our own conditions."""
+        """Current facts that meet an SQL condition of ours."""
         sql = f"SELECT {COLUMNS} FROM facts f WHERE f.superseded_by IS NULL AND {condition}"  # noqa: S608 - ours
         return [Fact.of(row) for row in self.database.rows(sql, values)]
 
@@ -327,7 +327,7 @@ class FactStore:
         return entity
 
     def _same(self, connection: apsw.Connection, entity: int, aliases: list[Named]) -> None:
-        """From now on the alias means this entity, also in facts that are already there."""
+        """Makes the aliases names of this entity, also in existing facts."""
         for alias in aliases:
             for (other,) in connection.execute(
                 "SELECT entity_id FROM entity_names WHERE key = ? AND kind <= ? AND entity_id <> ?",
@@ -352,7 +352,9 @@ class FactStore:
         connection.execute("DELETE FROM facts_fts WHERE rowid = ?", (fact_id,))
         connection.execute("DELETE FROM fact_claims WHERE fact_id = ?", (fact_id,))
         sql = "DELETE FROM fact_entities WHERE fact_id = ? RETURNING entity_id"
-        for (entity,) in connection.execute(sql, (fact_id,)).fetchall():  # a name nobody mentions any more goes too
+        for (entity,) in connection.execute(
+            sql, (fact_id,)
+        ).fetchall():  # also delete entities that no fact names any more
             if not connection.execute("SELECT 1 FROM fact_entities WHERE entity_id = ? LIMIT 1", (entity,)).fetchall():
                 connection.execute("DELETE FROM entity_names WHERE entity_id = ?", (entity,))
                 connection.execute("DELETE FROM entities WHERE entity_id = ?", (entity,))
@@ -365,7 +367,7 @@ def key_of_fact(content: str) -> str:
 def _clean(content: str) -> str:
     content = scrub(content).replace("\x00", " ").strip()
     if not key_of_fact(content):
-        raise WriteRefused("a fact needs some content; say it in one sentence", kind="empty")
+        raise WriteRefused("a fact must not be empty; write it as one sentence", kind="empty")
     if len(content) > LONGEST:
         raise WriteRefused(
             f"a fact has at most {LONGEST:,} characters, this one has {len(content):,}; split it", kind="too_long"
@@ -391,12 +393,12 @@ _AS_IT_WAS = """
 
 
 def adopt(path: str, opened: Callable[[str], FactStore]) -> None:
-    """Puts a file of ours with all its facts where hermes-agent's stands; does nothing when there is none.
+    """Replaces hermes-agent's file with one of ours that has all its facts; does nothing if there is none.
 
-    Theirs is kept beside it. Killed at any point, the next start finds either the old file or the finished new one.
+    Keeps the original beside it. After a kill at any point, the next start finds the old file or the finished new one.
     """
     if not os.path.exists(path) and os.path.exists(path + _NEW) and os.path.exists(path + KEPT):
-        os.rename(path + _NEW, path)  # an earlier attempt was stopped between its last two steps
+        os.rename(path + _NEW, path)  # an earlier attempt was killed between its last two steps
     rows = _their_facts(path)
     if rows is None:
         return
@@ -416,13 +418,13 @@ def adopt(path: str, opened: Callable[[str], FactStore]) -> None:
 
 
 def _their_facts(path: str) -> list[Any] | None:
-    """Every row, or None when the file is not theirs."""
+    """Every row of hermes-agent's file, or None if the file is not one."""
     if not os.path.isfile(path) or os.path.islink(path):
         return None
     try:
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     except apsw.Error:
-        return None  # whoever opens it next says what is wrong with it
+        return None  # opening it later reports what is wrong
     try:
         tables = {name for (name,) in all_rows(connection, "SELECT name FROM sqlite_schema WHERE type = 'table'")}
         if program_of(connection) is None or not tables >= _THEIRS:
@@ -438,7 +440,7 @@ def _their_facts(path: str) -> list[Any] | None:
 
 
 def _copy(store: FactStore, rows: list[Any]) -> None:
-    """Each fact with its trust, counts and dates; entities are found anew, theirs take "t like Bob" for somebody."""
+    """Copies each fact with its trust, counts and dates; entities are found again, because theirs contain errors."""
     with store.database.writing() as connection:
         for content, category, tags, trust, retrieved, helpful, created, updated in rows:
             fact_id, new = store.add(str(content), category=str(category or "general"), tags=str(tags or ""))
@@ -455,7 +457,7 @@ def _free_name(path: str) -> str:
 
 
 def _moment(text: Any) -> float:
-    """SQLite's CURRENT_TIMESTAMP is UTC without saying so."""
+    """Parses SQLite's CURRENT_TIMESTAMP, which is UTC without a zone."""
     try:
         return datetime.fromisoformat(str(text)).replace(tzinfo=UTC).timestamp()
     except ValueError:

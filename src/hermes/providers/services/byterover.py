@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from hermes.providers.service import Entry, Turn
 
-_KNOWN = "registry.json"  # the file that says which project has its history where
+_KNOWN = "registry.json"  # lists where each project keeps its history
 _PROJECTS = "projects"
 _PROJECT = ".brv"
 _TREE = "context-tree"
@@ -36,14 +36,14 @@ _SHORT_FORMS = (".abstract.md", ".overview.md")
 
 
 class Tree:
-    """The notes that brv keeps: Markdown files below `.brv/context-tree` of a folder. brv cannot delete one."""
+    """The notes of brv: Markdown files in `.brv/context-tree` of a folder. brv itself cannot delete notes."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self._root = os.path.join(folder, _PROJECT, _TREE)
 
     def prepare(self) -> None:
-        """Makes the folder one that brv takes for a project."""
+        """Makes the folder a project of brv."""
         with Folder.create(os.path.join(self.folder, _PROJECT)) as project:
             if project.status(_CONFIG) is None:
                 made = {"createdAt": datetime.now(UTC).isoformat(), "cwd": self.folder, "version": "0.0.1"}
@@ -55,11 +55,11 @@ class Tree:
         return sorted(os.path.relpath(path, self._root) for path in self._files())
 
     def state(self) -> dict[str, int]:
-        """Something that changes whenever a note is written."""
+        """The modification time of each note."""
         return {path: os.stat(path).st_mtime_ns for path in self._files()}
 
     def keep(self, target: str, text: str) -> None:
-        """A note with just this text; the same text is the same note."""
+        """Writes a note with this text; the same text is the same note."""
         with Folder.create(os.path.join(self._root, _OURS, target)) as folder:
             folder.replace(_name(text), f"# Curated memory ({target})\n\n{text}\n".encode("utf-8", "replace"))
 
@@ -141,7 +141,7 @@ class Brv:
         return self._text(answer)
 
     def start(self) -> None:
-        """Starts the program before it is needed; nothing when it runs."""
+        """Starts the program before it is needed, unless it is running."""
         with self._lock:
             if not self._is_running():
                 self._start(time.monotonic() + _START_SECONDS)
@@ -155,7 +155,7 @@ class Brv:
                 try:
                     pipe.close()
                 except OSError:
-                    continue  # what could not be flushed has nobody to read it
+                    continue  # nobody would read what could not be flushed
         process.terminate()
         try:
             process.wait(_END_SECONDS)
@@ -190,7 +190,7 @@ class Brv:
         while True:
             answer = self._message(end)
             if answer.get("id") != number:
-                continue  # a notification, or an answer nobody waits for any more
+                continue  # a notification, or a late answer
             if isinstance(answer.get("error"), dict):
                 raise self._failure(str(answer["error"].get("message") or "no reason given"))
             if not isinstance(answer.get("result"), dict):
@@ -264,7 +264,7 @@ class Brv:
 
 _PLACES = ("~/.brv-cli/bin/brv", "/usr/local/bin/brv", "~/.npm-global/bin/brv")
 _MISSING = (
-    "the program brv is not there; install it with `npm install -g byterover-cli`, or say where it is with "
+    "the program brv was not found; install it with `npm install -g byterover-cli`, or set its path with "
     "`hermes memory setup byterover`"
 )
 _RECALL_SECONDS, _QUERY_SECONDS, _CURATE_SECONDS = 2.6, 25.0, 60.0
@@ -331,14 +331,14 @@ class ByteRoverProvider(ServiceProvider[Brv]):
             self._note("\n".join([f"Conversation {turn.session}", *lines]))
 
     def _keep(self, entry: Entry) -> None:
-        """Entries are notes of their own, written as files: no model is asked, and they can be taken back."""
+        """Writes the entry as a note of its own, without asking a model, so that it can be removed again."""
         self._tree.keep(entry.target, entry.text)
 
     def _withdraw(self, entry: Entry) -> None:
         self._tree.withdraw(entry.target, entry.text)
 
     def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
-        """Has noted what is about to leave the context; brv works on it in its own time."""
+        """Passes on what is about to leave the context; brv processes it in the background."""
         said = [
             f"{message.get('role')}: {text[:_LONGEST_MESSAGE]}"
             for message in messages[-_LAST_MESSAGES:]
@@ -359,7 +359,7 @@ class ByteRoverProvider(ServiceProvider[Brv]):
         self._tree.remove()
         kept = f" and brv's history of them in {history}" if history else ""
         return (
-            f"deleted {notes:,} notes{kept}; a brv that is still at work on something may write more until "
+            f"deleted {notes:,} notes{kept}; a brv that is still working may write more until "
             "`brv restart`, and what was pushed to ByteRover's cloud stays there"
         )
 
@@ -413,19 +413,19 @@ class ByteRoverProvider(ServiceProvider[Brv]):
         self._curated += 1
 
     def _count_empty(self) -> None:
-        """`brv` says that it succeeded also when it noted nothing, so the notes themselves are looked at."""
+        """Counts calls that changed no note: brv reports success even then."""
         if self._before is not None and self._curated:
             self._empty += self._before == self._tree.state()
             self._before = None
 
 
 def remove_history(folder: str) -> str:
-    """Removes the history of the project in a folder; where it was, empty when there was none."""
+    """Removes the history of the project in a folder; returns its path, empty if there was none."""
     place = data_folder()
     projects = read_elsewhere(os.path.join(place, _KNOWN)).get("projects")
     known = projects.get(os.path.realpath(folder)) if isinstance(projects, dict) else None
     history = str(known.get("storagePath") or "") if isinstance(known, dict) else ""
-    # Whatever the registry says, only a folder that is brv's own is removed.
+    # Remove only a folder inside brv's own data, whatever the registry says.
     if os.path.dirname(os.path.normpath(history)) != os.path.join(place, _PROJECTS) or not os.path.isdir(history):
         return ""
     try:
@@ -436,7 +436,7 @@ def remove_history(folder: str) -> str:
 
 
 def data_folder() -> str:
-    """Where brv keeps its data, by the rules of brv."""
+    """The folder in which brv keeps its data on this system."""
     if given := os.environ.get("BRV_DATA_DIR"):
         return os.path.normpath(given)
     match sys.platform:

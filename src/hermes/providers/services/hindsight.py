@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hermes.providers.service import Entry, Turn
 
 CLOUD = "https://api.hindsight.vectorize.io"
-FRESH = ("world", "experience")  # what was just said; observations are made of it later, in the background
+FRESH = ("world", "experience")  # what was just said; the server turns it into observations later
 TYPES = ("observation", *FRESH)
 _RECALL_SECONDS = 3.0
 _FACT = {"id": str, "text": str}
@@ -62,7 +62,7 @@ class Hindsight:
 
     def recall(self, bank: str, query: str, *, seconds: float | None = None, **options: Any) -> list[dict[str, Any]]:
         path, body, shape = f"{_bank(bank)}/memories/recall", {"query": query, **options}, {"results": [_FACT]}
-        nothing: dict[str, Any] = {"results": []}  # a bank begins with the first thing stored in it
+        nothing: dict[str, Any] = {"results": []}  # a bank does not exist until something is stored in it
         found = unless_missing(lambda: self._remote.post(path, body, expect=shape, timeout=seconds), nothing)
         return list(found["results"])
 
@@ -72,7 +72,7 @@ class Hindsight:
         return str(found["text"]).strip()
 
     def sources(self, bank: str, memory_id: str) -> list[str]:
-        """The documents that a memory was made of; an observation was made of other memories."""
+        """The documents that a memory comes from; an observation comes from other memories."""
         memory = self._remote.get(f"{_bank(bank)}/memories/{quote(memory_id, safe='')}", expect=dict)
         if memory.get("document_id"):
             return [str(memory["document_id"])]
@@ -81,7 +81,7 @@ class Hindsight:
         return list(dict.fromkeys(found))
 
     def drop(self, bank: str, document: str) -> int:
-        """Deletes a document with all that was made of it; how many memories that were."""
+        """Deletes a document and the memories made from it; returns their number."""
         path, shape = f"{_bank(bank)}/documents/{quote(document, safe='')}", {"memory_units_deleted": int}
         found = unless_missing(lambda: self._remote.delete(path, expect=shape), {"memory_units_deleted": 0})
         return int(found["memory_units_deleted"])
@@ -156,7 +156,7 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         return bullets(heading, (each["text"] for each in self._found(query, session, seconds=_RECALL_SECONDS)))
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
-        """A reflection asks a model and takes seconds, so it is made after a turn, for the next one."""
+        """Reflects after a turn, for the next one, because a reflection asks a model and takes seconds."""
         asked = question(query)[: int(self._config["recall_max_input_chars"])]
         if self._config["recall_prefetch_method"] != "reflect" or not self._config["auto_recall"] or not asked:
             return
@@ -236,7 +236,7 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         api, bank = self._opened(), self._bank(self._session_id)
         documents = api.sources(bank, memory_id)
         if not documents:
-            raise ProviderError(f"no document is behind {memory_id}; it goes with its sources", kind="refused")
+            raise ProviderError(f"{memory_id} comes from no document; it is deleted with its sources", kind="refused")
         gone = sum(api.drop(bank, document) for document in documents)
         return {"result": "forgotten", "memory_id": memory_id, "memories_deleted": gone}
 
@@ -249,11 +249,11 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         asked, bank = query[: int(config["recall_max_input_chars"])], self._bank(session)
 
         def ask(types: list[str]) -> list[dict[str, Any]]:
-            # An observation takes the place of the facts it was made of.
+            # An observation replaces the facts that it was made from.
             return self._opened().recall(bank, asked, seconds=seconds, types=types, prefer_observations=True, **options)
 
         found = ask(types)
-        # What was said a moment ago is no observation yet.
+        # What was said a moment ago has no observation yet.
         return found or ([] if set(FRESH) & set(types) else ask(list(TYPES)))
 
     def _thought(self, query: str, session: str) -> str:

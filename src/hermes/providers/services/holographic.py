@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 SECTION = "hermes-memory-store"  # of `plugins` in config.yaml
 RECALLED = 5
 _SHORTEST_QUERY = 2
-_NEAR_THE_BEST = 0.4  # of the best score; what only shares a common word is not worth a line
+_NEAR_THE_BEST = 0.4  # of the best score; facts that only share a common word are left out
 
 
 class HolographicProvider(ServiceProvider[Reasoner]):
@@ -52,7 +52,7 @@ class HolographicProvider(ServiceProvider[Reasoner]):
     def _connect(self) -> None:
         home, config = self._home, self._config
         path = os.path.expanduser(str(config["db_path"]).replace("${HERMES_HOME}", home).replace("$HERMES_HOME", home))
-        if home_of(home).person:  # one file for all would show each what the others said
+        if home_of(home).person:  # a shared file would show people each other's facts
             path = os.path.basename(path)
         config["db_path"] = path = os.path.join(home, path)
         with self._lock:
@@ -65,7 +65,7 @@ class HolographicProvider(ServiceProvider[Reasoner]):
 
     # --- hooks ------------------------------------------------------------------------------------------------------
 
-    sync_turn = MemoryProvider.sync_turn  # turns are not stored, so that none is queued for nothing
+    sync_turn = MemoryProvider.sync_turn  # not a hook here, so that no turn is queued
 
     def _store_turn(self, turn: Turn) -> None:
         """Nothing: facts come from tools, curated memory and the end of a session."""
@@ -113,7 +113,7 @@ class HolographicProvider(ServiceProvider[Reasoner]):
             try:
                 screen(statement.text)
             except WriteRefused:
-                continue  # nobody is there to be told; what looks like a threat or a secret is simply not kept
+                continue  # a threat or a secret is not stored; nobody is there to be told
             with self._lock:
                 session = session_id or self._session_id
                 self._opened().store.add(

@@ -59,7 +59,7 @@ class Honcho:
         self._remote.post("/v3/workspaces", {"id": self.workspace}, expect={"id": str})
 
     def ensure_peers(self, peers: Iterable[str]) -> None:
-        """Makes the workspace and the peers, whichever are not there yet."""
+        """Creates the workspace and the peers if they do not exist."""
         if not self._ready:
             self.ensure_workspace()
             for peer in peers:
@@ -72,7 +72,7 @@ class Honcho:
         self._remote.post(f"{self._root}/sessions", body, expect={"id": str})
 
     def drop_sessions(self, peer: str) -> int:
-        """Deletes every session of a peer; how many those were."""
+        """Deletes every session of a peer; returns their number."""
         sessions = [str(each["id"]) for each in self._pages(f"{self._peer(peer)}/sessions", {}, {"id": str})]
         for session in sessions:
             self._remote.delete(self._session(session))
@@ -100,7 +100,7 @@ class Honcho:
     # --- what is known ------------------------------------------------------------------------------------------------
 
     def known(self, observer: str, target: str, query: str, *, seconds: float) -> dict[str, Any]:
-        """What one peer knows about another that fits a query, with the card."""
+        """What one peer knows about another for a query, and the card."""
         params = {"target": target, "search_query": query or None}
         shape = {"peer_id": str, "representation?": str, "peer_card?": [str]}
         return self._or_nothing(f"{self._peer(observer)}/context", params, shape, seconds)
@@ -121,7 +121,7 @@ class Honcho:
         return list(self._remote.put(path, body, params=params, expect={"peer_card?": [str]}).get("peer_card") or ())
 
     def ask(self, observer: str, target: str, query: str, *, level: str, seconds: float = _THINKING_SECONDS) -> str:
-        """What Honcho's own reasoning answers; it asks a model and may take long."""
+        """The answer of Honcho's reasoning, which asks a model and may take long."""
         body: dict[str, Any] = {"query": query[:LONGEST_QUERY], "stream": False, "reasoning_level": level}
         body |= {"target": target} if target != observer else {}
         path = f"{self._peer(observer)}/chat"
@@ -133,7 +133,7 @@ class Honcho:
     # --- conclusions --------------------------------------------------------------------------------------------------
 
     def conclude(self, contents: list[str], observer: str, observed: str) -> list[str]:
-        """Keeps conclusions; their ids, in the same order."""
+        """Stores conclusions; returns their ids in the same order."""
         ids = []
         for start in range(0, len(contents), _MOST):
             pair = {"observer_id": observer, "observed_id": observed}
@@ -143,7 +143,7 @@ class Honcho:
         return ids
 
     def conclusions(self, observer: str, observed: str, query: str = "", *, most: int = _MOST) -> list[dict[str, Any]]:
-        """Those about a peer, all or the nearest to a query."""
+        """The conclusions about a peer: all, or those nearest to a query."""
         filters = {"filters": {"observer_id": observer, "observed_id": observed}}
 
         def ask() -> list[dict[str, Any]]:
@@ -172,7 +172,7 @@ class Honcho:
             page, pages = page + 1, found["pages"]
 
     def _or_nothing(self, path: str, params: dict[str, Any], shape: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """A peer or session that does not exist yet knows nothing."""
+        """The answer, or an empty one if the peer or session does not exist yet."""
         found: dict[str, Any] = unless_missing(
             lambda: self._remote.get(path, params=params, expect=shape, timeout=seconds), {}
         )
@@ -195,7 +195,7 @@ _PROFILES = "profiles"
 
 @value
 class Peers:
-    """The person, the assistant, and whose view of the person counts."""
+    """The peers of the person and the assistant, and which of them observes the person."""
 
     user: str
     ai: str
@@ -210,7 +210,7 @@ class Peers:
         return {"": self.user, "user": self.user, "ai": self.ai}.get(name) or plain_id(name)
 
     def observer_of(self, peer: str) -> str:
-        """What the assistant knows of itself, it knows by itself."""
+        """The peer whose view of another is asked for; the assistant observes itself."""
         return self.observer if peer != self.ai else self.ai
 
 
@@ -233,7 +233,7 @@ def peers_of(config: Mapping[str, Any], person: str) -> Peers:
 
 
 def session_name(config: Mapping[str, Any], session_id: str, place: str, person: str) -> str:
-    """By the strategy. Where one process serves many people, none shares a session with another."""
+    """The name by the configured strategy. If one process serves several people, no two share a session."""
     named = (config["sessions"] or {}).get(place)
     match str(config["sessionStrategy"]):
         case "per-session":
@@ -273,14 +273,14 @@ def _repository(place: str) -> str:
 
 
 def _of_folder(place: str) -> str:
-    """The folder's name, with a mark of the whole path: there are many folders called `src`."""
+    """The folder's name with a digest of the whole path, because many folders are called `src`."""
     name = os.path.basename(place)
     mark = distinct_id(f"/{place}")[-8:]
     return f"{name}-{mark}" if name else mark
 
 
 _LONG, _VERY_LONG = 120, 400
-# Words that say nothing one could think about.
+# Messages that are not worth a recall.
 _TRIVIAL = re.compile(
     r"(?:ok(?:ay)?|yes|yep|yeah|no|nope|sure|thanks?|thank you|great|good|nice|fine|cool|right|go(?: on| ahead)?|"
     r"continue|hi|hello|hey|ja|nein|danke|oui|non|merci|sí|gracias|好的?|是的?|谢谢|はい|ありがとう)?[\s\W]*",
@@ -293,7 +293,7 @@ def is_trivial(message: str) -> bool:
 
 
 def level_for(config: Mapping[str, Any], message: str) -> str:
-    """The configured level, higher for longer messages, never above the cap."""
+    """The configured level, raised for longer messages up to the cap."""
     base = _position(config["dialecticReasoningLevel"], "low")
     if not config["reasoningHeuristic"]:
         return LEVELS[base]
@@ -302,7 +302,7 @@ def level_for(config: Mapping[str, Any], message: str) -> str:
 
 
 def think(config: Mapping[str, Any], message: str, ask: Callable[[str, str], str]) -> str:
-    """Asks once, and again about the answer where more depth is wanted; `ask` takes a question and a level."""
+    """Asks once, and again about the answer for more depth; `ask` takes a question and a level."""
     longest = int(config["dialecticMaxInputChars"])
     depth = min(max(int(config["dialecticDepth"]), 1), 3)
     levels = [str(each) for each in config["dialecticDepthLevels"] or ()]
@@ -320,14 +320,14 @@ def think(config: Mapping[str, Any], message: str, ask: Callable[[str, str], str
 
 
 def cut(text: str, longest: int) -> str:
-    """Whole words, and a sign that there was more."""
+    """Shortens a text after a whole word and marks the cut."""
     if len(text) <= longest:
         return text
     return f"{text[: longest + 1].rsplit(None, 1)[0]} …"
 
 
 def pieces(text: str, longest: int) -> list[str]:
-    """A long message in parts that Honcho takes, cut between lines or words where that is possible."""
+    """Splits a long message into parts that Honcho accepts, between lines or words if possible."""
     parts, rest = [], text
     while len(rest) > longest:
         head = rest[:longest]
@@ -348,10 +348,10 @@ def _text(name: str) -> str:
 
 _LOCAL = "http://localhost:8000"
 EVERYTHING = 1_000_000
-_KEPT = "honcho_conclusions"  # the file that says which conclusion stands for which entry
+_KEPT = "honcho_conclusions"  # the file that maps entries to conclusions
 _BETWEEN = "\n§\n"
 _LARGEST_FILE = 4 << 20
-_TURN_SECONDS = 2.6  # what recall may take in all, a little less than a turn waits for it
+_TURN_SECONDS = 2.6  # for a whole recall: a little less than a turn waits for it
 _CHARACTERS_PER_TOKEN = 4
 _FOUND = 10
 
@@ -493,7 +493,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
     def _forget(self) -> str:
         if self._config["pinUserPeer"]:
             raise ProviderError(
-                f"pinUserPeer makes everybody the peer {self._peers.user}, so what one person said cannot be told from "
+                f"pinUserPeer makes everybody the peer {self._peers.user}, so one person's data cannot be told from "
                 "the rest",
                 kind="refused",
             )

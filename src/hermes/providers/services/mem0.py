@@ -41,19 +41,19 @@ _PAGE = 100
 _MOST_PAGES = 20
 _RECALL_SECONDS = 3.0
 _RESULTS = {"results": [{"id": (str, int), "memory?": str}]}
-_INSTALL = f"{command('mem0')} brings it, or choose another mode with `hermes memory setup mem0`"
+_INSTALL = f"{command('mem0')} installs it, or choose another mode with `hermes memory setup mem0`"
 
 
 class _Http:
-    """What the cloud and a server of one's own have in common; they differ in their paths.
+    """What the cloud and self-hosted APIs have in common; they differ in their paths.
 
     Memories are {"id", "memory", "score"?, "metadata"?}; everything is one person's.
     """
 
     add_path: str
     search_path: str
-    memory_path: str  # of one memory, whose id stands for {}
-    keeps = ""  # what is left when every memory is deleted, in words
+    memory_path: str  # of one memory, with {} for its id
+    keeps = ""  # what is left after every memory is deleted, as text
 
     def __init__(self, remote: Remote, user_id: str, agent_id: str) -> None:
         self._remote = remote
@@ -74,7 +74,7 @@ class _Http:
         self._remote.delete(self.memory_path.format(quote(memory_id, safe="")))
 
     def close(self) -> None:
-        """Connections belong to the process."""
+        """Does nothing: connections belong to the process."""
 
     def _searched(self, body: dict[str, Any], seconds: float | None) -> list[Memory]:
         whose = {"filters": {"user_id": self._user_id}}
@@ -88,7 +88,7 @@ class Platform(_Http):
     add_path, search_path, memory_path = "/v3/memories/add/", "/v3/memories/search/", "/v1/memories/{}/"
 
     def __init__(self, key: str, user_id: str, agent_id: str, *, host: str = CLOUD) -> None:
-        # The second header names the account, as Mem0's own client makes it from the key: not the person.
+        # The second header identifies the account, not the person; Mem0's client derives it from the key, too.
         account = hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()
         headers = {"Authorization": f"Token {key}", "Mem0-User-ID": account}
         super().__init__(Remote("mem0", host, headers=headers, secrets=[key], timeout=30), user_id, agent_id)
@@ -132,9 +132,9 @@ class SelfHosted(_Http):
 
 
 class InProcess:
-    """The library itself, with the models and the vector store the configuration names; loaded with the first call."""
+    """The library itself, with the configured models and vector store; loaded on the first call."""
 
-    keeps = "; its history lies in the home and goes with it"
+    keeps = "; its history is in the home and is deleted with it"
 
     def __init__(self, config: Mapping[str, Any], home: str, user_id: str, agent_id: str) -> None:
         self._config = dict(config)
@@ -142,7 +142,9 @@ class InProcess:
         self._user_id = user_id
         self._agent_id = agent_id
         self._memory: Any = None
-        self._opening = threading.Lock()  # its store can be opened once; a recall and a delivery may both be first
+        self._opening = (
+            threading.Lock()
+        )  # the store can be opened only once, and a recall and a delivery may come first together
 
     def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any:
         call = {"user_id": self._user_id, "agent_id": self._agent_id, "infer": infer, "metadata": metadata}
@@ -185,7 +187,7 @@ class InProcess:
             raise ProviderError(f"mem0 failed: {type(error).__name__}: {error}", kind=kind) from error
 
     def _opened(self) -> Any:
-        # It sends usage figures home unless told not to, and keeps files in the person's home folder.
+        # By default it sends telemetry and keeps files in the person's home folder.
         os.environ.setdefault("MEM0_TELEMETRY", "False")
         os.environ.setdefault("MEM0_DIR", self._folder)
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
@@ -196,7 +198,7 @@ class InProcess:
         return Memory.from_config(self._completed())
 
     def _completed(self) -> dict[str, Any]:
-        """What the person configured, with files of ours below the home where they named none."""
+        """The configuration, completed with files in the home."""
         store = self._config.get("vector_store") or {"provider": "qdrant", "config": {}}
         inside = dict(store.get("config") or {})
         if store.get("provider", "qdrant") in ("qdrant", "faiss") and not inside.keys() & {"host", "url", "path"}:
@@ -230,7 +232,7 @@ class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
         self._sent = SendOnce()
 
     def packages_for(self, values: Mapping[str, Any]) -> tuple[str, ...]:
-        """What `hermes memory setup` installs for these answers: only Mem0 in this process is a package."""
+        """What `hermes memory setup` installs: only Mem0 in this process needs a package."""
         return PACKAGES["mem0"] if values.get("mode") == "oss" else ()
 
     def is_available(self) -> bool:
@@ -275,7 +277,7 @@ class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
             self._opened().delete(memory["id"])
 
     def _replace(self, old: Entry, new: Entry) -> None:
-        """In place, so that Mem0's history of the memory goes on."""
+        """Updates the memory in place, which keeps Mem0's history of it."""
         if found := self._mirrored(old.text):
             self._opened().update(found[0]["id"], new.text)
         else:
@@ -361,12 +363,12 @@ def _explained(memory_id: str) -> Iterator[None]:
 
 
 def _without_spaces(name: str) -> str:
-    """Mem0 refuses the name of a user that has any."""
+    """A name that Mem0 accepts: it refuses spaces."""
     return distinct_id(name) if len(name.split()) != 1 else name.strip()
 
 
 def _mode(config: Mapping[str, Any]) -> str:
-    """An address means a server of one's own, also where hermes-agent's file says platform."""
+    """The mode; with an address it is self-hosted, even if hermes-agent's file says platform."""
     mode = str(config.get("mode") or "platform")
     return "selfhosted" if mode == "platform" and config.get("host") else mode
 

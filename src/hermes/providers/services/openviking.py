@@ -1,7 +1,7 @@
 """`openviking`: a tree of memories and resources on your own server, read in tiers.
 
 Turns go to a session on the server, which makes memories of them when the session is committed: at every boundary, and
-again after it when more was said.
+again if more was said afterwards.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ class OpenViking:
     def __init__(self, endpoint: str, key: str, *, account: str, user: str, agent: str, recall_seconds: float) -> None:
         headers = {"X-OpenViking-Actor-Peer": agent}
         headers |= {"X-API-Key": key, "Authorization": f"Bearer {key}"} if key else {}
-        # A server that trusts us is told who asks; one that gives out keys knows it from the key.
+        # In trusted mode the server needs the user's name; otherwise the key identifies the user.
         headers |= {"X-OpenViking-Account": account, "X-OpenViking-User": user} if user else {}
         self._remote = Remote("openviking", endpoint, headers=headers, secrets=[key], timeout=_SLOW)
         self._recall_seconds = recall_seconds
         self._user = ""
 
     def user(self) -> str:
-        """Whom the server takes us for."""
+        """The user that the server identifies us as."""
         if not self._user:
             self._user = str(self._call("GET", "system/status", shape={"user": str})["user"])
         return self._user
@@ -75,7 +75,7 @@ class OpenViking:
         return any(message.get("turn_id") == turn_id for message in found["messages"])
 
     def commit(self, session: str) -> str:
-        """Has the server extract what is new in a session; the id of the task, empty when there was nothing."""
+        """Has the server extract what is new in a session; returns the task's id, empty if there was nothing."""
         path, body = f"{_session(session)}/commit", {"keep_recent_count": 0}
         return str(self._call("POST", path, body, shape={"session_id": str}).get("task_id") or "")
 
@@ -86,17 +86,17 @@ class OpenViking:
         unless_missing(lambda: self._remote.delete(f"/api/v1/{_session(session)}"), None)
 
     def outcome(self, task: str) -> tuple[str, str]:
-        """How far a task is (pending, running, completed, failed) and what went wrong."""
-        path, forgotten = f"tasks/{quote(task, safe='')}", {"status": "completed"}  # it keeps tasks for a while
+        """The state of a task (pending, running, completed, failed) and its error."""
+        path, forgotten = f"tasks/{quote(task, safe='')}", {"status": "completed"}  # old tasks are forgotten
         found = unless_missing(lambda: self._call("GET", path, shape={"status": str}), forgotten)
         return str(found["status"]), str(found.get("error") or "")
 
     # --- recall -------------------------------------------------------------------------------------------------------
 
     def context(self, query: str, session: str, max_tokens: int, *, limit: int, scope: str) -> list[dict[str, Any]]:
-        """What fits a query within a budget; a server that cannot do this refuses or answers in another form.
+        """What matches a query within a budget; a server without this search refuses or answers in another form.
 
-        No `purpose` is named: with one, the server leaves out kinds of memories that it has no share for.
+        `purpose` is not sent: with one, the server leaves out kinds of memories.
         """
         wanted = {"mode": "context", "max_tokens": max_tokens, "query_expansion": "off", "limit": limit}
         where = {"target_uri": scope} if scope else {}
@@ -109,7 +109,7 @@ class OpenViking:
     def find(
         self, query: str, *, limit: int, scope: str = "", session: str = "", hurry: bool = False
     ) -> dict[str, Any]:
-        """Hits by kind; with a session, the server first thinks about what is meant."""
+        """Hits by kind; with a session, the server's model interprets the query first."""
         body: dict[str, Any] = {"query": query, "limit": limit, "score_threshold": 0}
         body |= {"target_uri": scope} if scope else {}
         body |= {"session_id": session} if session else {}
@@ -129,7 +129,7 @@ class OpenViking:
         return bool(self._call("GET", "fs/stat", shape=dict, params={"uri": uri}).get("isDir"))
 
     def below(self, uri: str) -> list[str]:
-        """The folders and files right below a folder; none where it does not exist."""
+        """The folders and files in a folder; none if it does not exist."""
         shape, nothing = [{"uri": str}], list[dict[str, Any]]()
         found = unless_missing(lambda: self._call("GET", "fs/ls", shape=shape, params={"uri": uri}), nothing)
         return [str(each["uri"]) for each in found]
@@ -138,7 +138,7 @@ class OpenViking:
         return self._call("GET", f"fs/{action}", shape=(dict, list), params={"uri": uri})
 
     def write(self, uri: str, content: str) -> None:
-        """The same content under the same address again changes nothing."""
+        """Writes a file; writing the same content again changes nothing."""
         body = {"uri": uri, "content": content, "mode": "create", "wait": True}
         try:
             self._call("POST", "content/write", body, shape={"uri": str})
@@ -147,7 +147,7 @@ class OpenViking:
                 raise
 
     def delete(self, uri: str, *, below: bool = False) -> int:
-        """How many files are gone; `below` is for a folder with all that is in it."""
+        """Deletes a file, or with `below` a folder and its contents; returns the number of files."""
         params = {"uri": uri, "recursive": str(below).lower()}
         nothing = {"estimated_deleted_count": 0}
         found = unless_missing(lambda: self._call("DELETE", "fs", shape={"uri": str}, params=params), nothing)
@@ -158,7 +158,7 @@ class OpenViking:
         return found
 
     def _call(self, method: str, path: str, body: Any = None, *, shape: Any, hurry: bool = False, **more: Any) -> Any:
-        """What is inside the envelope of an answer; some versions answer without one."""
+        """The result inside the answer's envelope, which some versions leave out."""
         more |= {"timeout": self._recall_seconds} if hurry else {}
         answer = self._remote.request(method, f"/api/v1/{path}", body, **more)
         if isinstance(answer, dict) and answer.get("status") == "error":
@@ -194,9 +194,9 @@ _ERRORS = ('{"error"', '{"success": false')
 
 
 def as_messages(turn: Turn, *, agent: str, own: Sequence[str]) -> list[dict[str, Any]]:
-    """A finished turn as OpenViking takes it: who said what, with the tools that were used on the way.
+    """A finished turn in OpenViking's format, with its tool calls.
 
-    Calls of tools that recall (`own`) are left out, lest what they found is stored again.
+    Leaves out tools that recall (`own`), so that their results are not stored again.
     """
     results = {str(each.get("tool_call_id")): each for each in turn.steps if each.get("role") == "tool"}
     parts = []
@@ -238,7 +238,7 @@ def _as_object(arguments: Any) -> dict[str, Any]:
     return arguments if isinstance(arguments, dict) else {}
 
 
-_STATE = "openviking_sessions"  # which sessions have something uncommitted, and which commits are under way
+_STATE = "openviking_sessions"  # sessions with something uncommitted, and running commits
 _ENDED = ("completed", "failed", "cancelled")
 _COMMIT_SECONDS, _LOOK_SECONDS = 60.0, 0.5
 _MIRRORED = {"user": "preferences", "memory": "patterns"}
@@ -308,7 +308,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         self._finish_others(turn.session)
         api, name = self._opened(), self._viking_session(turn.session)
         self._user()
-        # Before it is sent: a kill in between leaves the session to commit.
+        # Before sending, so that after a kill the session is still committed.
         save_config(_STATE, self._home, {f"session {turn.session}": True})
         messages = as_messages(turn, agent=str(self._config["agent"]), own=[str(each["name"]) for each in self.TOOLS])
         self._sent.send(
@@ -345,14 +345,16 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         gone = sum(api.delete(each, below=True) for each in self._held_below(root))
         left = self._held_below(root)
         still = f"; still there: {', '.join(left)}" if left else ""
-        still += f"; the server still works on {busy} commits and may write more, so ask again later" if busy else ""
+        still += (
+            f"; the server is still working on {busy} commits and may write more, so try again later" if busy else ""
+        )
         return (
             f"deleted {len(sessions):,} sessions and {gone:,} files and folders of {user}{still}; pages that were "
             "added as resources belong to everybody and stay"
         )
 
     def _commits_under_way(self, until: float) -> int:
-        """Waits for what the server makes of our sessions: it would write after we have deleted."""
+        """Waits for running commits, which would write after the deletion; returns how many still run."""
         while busy := sum(self._opened().outcome(task)[0] not in _ENDED for task, _ in self._commits()):
             if time.monotonic() >= until:
                 break
@@ -360,7 +362,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         return busy
 
     def _held_below(self, root: str) -> list[str]:
-        """What a person has; the folder of sessions is empty once they are gone and cannot be deleted."""
+        """What a person has, except the folder of sessions, which cannot be deleted."""
         return [each for each in self._opened().below(root) if each.rstrip("/") != f"{root}/sessions"]
 
     # --- tools ------------------------------------------------------------------------------------------------------
@@ -415,7 +417,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
     def viking_add_resource(self, args: dict[str, Any]) -> dict[str, Any]:
         url = text_of(args, "url")
         if not url.startswith(_RESOURCES):
-            raise ProviderError("only addresses (https, git) can be added, no files of this machine", kind="refused")
+            raise ProviderError("only addresses (https, git) can be added, not local files", kind="refused")
         if args.get("to") and args.get("parent"):
             raise ProviderError("give to or parent, not both", kind="refused")
         body: dict[str, Any] = {"path": url, "wait": bool(args.get("wait"))}
@@ -427,10 +429,10 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
     # --- how: recall ------------------------------------------------------------------------------------------------
 
     def _budgeted_hits(self, query: str, session: str) -> list[dict[str, Any]] | None:
-        """None where the server has no such search; it is not asked for it again."""
+        """Hits of the budgeted search; None if the server has none, and from then on."""
         tokens = max(count_of(self._config, "recall_max_injected_chars", 4000, 50_000) // _CHARACTERS_PER_TOKEN, 64)
         try:
-            limit = 2 * count_of(self._config, "recall_limit", 6, 100)  # some are the server's words about folders
+            limit = 2 * count_of(self._config, "recall_limit", 6, 100)  # some are the server's summaries of folders
             name = self._viking_session(session)
             return self._opened().context(query, name, tokens, limit=limit, scope=self._scope())
         except ProviderError as error:
@@ -455,7 +457,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         return [{**hit, "text": text} for hit, text in zip(hits, texts, strict=True) if text.strip()]
 
     def _is_worth(self, uri: str) -> bool:
-        """A memory of this person; not another's, and not the server's own words about a folder."""
+        """Whether this is a memory of this person, and not the server's summary of a folder."""
         if uri.endswith(_BLURBS) or not uri.endswith(".md"):
             return False
         return uri.startswith(self._memories()) or (bool(self._config["recall_resources"]) and self._is_mine(uri))
@@ -467,7 +469,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         return f"viking://user/{self._user()}/memories/"
 
     def _is_mine(self, uri: str) -> bool:
-        """A server without keys shows everybody's tree to everybody, so we look only into our own."""
+        """Whether an address is in our user's tree: a server without keys shows everybody's."""
         whose = uri.removeprefix("viking://user/").split("/", 1)[0]
         return not uri.startswith("viking://user") or whose == self._user()
 
@@ -478,7 +480,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
 
     def _one(self, uri: str, level: str, cap: int) -> dict[str, Any]:
         api, uri = self._opened(), self._allowed(uri)
-        # A file has no short form of its own: the server would answer with that of its folder.
+        # A file has no summary: the server would return that of its folder.
         whole = level == "full" or not api.is_folder(uri)
         text = api.read(uri, "read" if whole else level)
         fallback = {"fallback": "full"} if whole and level != "full" else {}
@@ -493,7 +495,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         save_config(_STATE, self._home, {f"session {session}": None, **({f"task {task}": session} if task else {})})
 
     def _finish_others(self, session: str) -> None:
-        """Conversations that ended without saying so, such as those of a program that was killed."""
+        """Commits sessions that never ended, such as those of a killed program."""
         if self._others_finished:
             return
         for name in read_config(_STATE, self._home):
@@ -503,11 +505,11 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         self._others_finished = True
 
     def _surface_failed_commits(self) -> None:
-        """The server works on a commit after it has answered; that it failed is told by the next call."""
+        """Raises if a commit failed on the server, which processes it after it has answered."""
         failed = []
         for task, session in self._commits():
             state, why = self._opened().outcome(task)
-            if state == "failed":  # what was said is committed again with what comes next
+            if state == "failed":  # commit it again with the next turn
                 failed.append(why or "it gave no reason")
                 save_config(_STATE, self._home, {f"task {task}": None, f"session {session}": True})
             elif state in _ENDED:
@@ -517,7 +519,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
             raise ProviderError(said, kind="busy")
 
     def _commits(self) -> list[tuple[str, str]]:
-        """The tasks that were under way when we last looked, each with its session."""
+        """The tasks that were running when we last looked, each with its session."""
         known = read_config(_STATE, self._home).items()
         return [(name.removeprefix("task "), str(session)) for name, session in known if name.startswith("task ")]
 
@@ -531,8 +533,8 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         user = self._opened().user()
         if self._person and user != distinct_id(self._person):
             raise ProviderError(
-                f"openviking takes everybody for {user}, so people cannot be kept apart: give Hermes a root key, or "
-                "run the server in trusted mode",
+                f"openviking identifies everybody as {user}, so people cannot be kept apart: give Hermes a root key, "
+                "or run the server in trusted mode",
                 kind="absent",
             )
         return user

@@ -82,7 +82,7 @@ class RetainDB:
         self._remote.post("/v1/memory/ingest/session", body, timeout=_INGEST, headers=_once(key))
 
     def upload(self, name: str, data: bytes, path: str, scope: str) -> dict[str, Any]:
-        # The other fields travel as parts without a file name.
+        # The other fields are parts without a file name.
         parts = {"file": (name, data), "path": (None, path), "scope": (None, scope)}
         found = self._remote.post("/v1/files", files=parts, timeout=_FILE, expect={"file": {"id": (str, int)}})
         return dict(found["file"])
@@ -105,7 +105,7 @@ class RetainDB:
         self._remote.delete(f"/v1/files/{quote(file_id, safe='')}", timeout=_FILE)
 
     def _either(self, method: str, rest: str, body: Any = None, **more: Any) -> Any:
-        """The newer path, and the older one where a server does not know it."""
+        """Calls the newer path, or the older one if the server does not know it."""
         unknown = object()
         found = unless_missing(lambda: self._remote.request(method, f"/v1/memory{rest}", body, **more), unknown)
         return self._remote.request(method, f"/v1/memories{rest}", body, **more) if found is unknown else found
@@ -115,7 +115,7 @@ class RetainDB:
 
 
 def memories_in(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """The memories of an answer, flat and without vectors; a hit may wrap its memory."""
+    """The memories in an answer, flat and without vectors."""
     slim = without_vectors(found)
     rows = slim.get("results") or slim.get("memories") or []
     flat = (
@@ -127,7 +127,7 @@ def memories_in(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def without_vectors(found: Any) -> Any:
-    """The answer without embeddings, which are most of its bytes and of no use to a reader."""
+    """The answer without embeddings, which are large and useless to a reader."""
     if isinstance(found, dict):
         return {key: without_vectors(each) for key, each in found.items() if key not in _HEAVY}
     return [without_vectors(each) for each in found] if isinstance(found, list) else found
@@ -158,7 +158,7 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
 
     def _connect(self) -> None:
         config = self._config
-        # Each home has a project, so that profiles do not see each other.
+        # Each home has its own project, so that profiles do not share memories.
         project = str(config["project"] or f"hermes-{plain_id(os.path.basename(self._home).lstrip('.'))}")
         user = self._person or str(config["user_id"])
         self._api = RetainDB(str(config["base_url"]), str(config["api_key"] or ""), project, user)
@@ -173,7 +173,7 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
         self._opened().ingest(turn.session, turn.spoken(), turn.key)
 
     def _keep(self, entry: Entry) -> None:
-        if not self._saying(entry.text):  # an attempt whose answer was lost may have stored it
+        if not self._saying(entry.text):  # an earlier attempt may have stored it
             kind = "preference" if entry.target == "user" else "factual"
             self._opened().remember(entry.text, self._session_id, memory_type=kind, key=entry.key)
 
@@ -250,11 +250,11 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
     # --- how --------------------------------------------------------------------------------------------------------
 
     def _readable(self, path: str) -> bytes:
-        """A file that may leave this machine: none of ours, none that is hidden, none that holds secrets."""
+        """The contents of a file that may be uploaded: not in our home, not hidden, without secrets."""
         real = os.path.realpath(path)
         hidden = any(part.startswith(".") for part in real.split(os.sep))
         if hidden or real.startswith(os.path.realpath(self._home) + os.sep):
-            said = f"{path} is a private file and is not uploaded; copy what you mean elsewhere"
+            said = f"{path} is a private file and is not uploaded; copy what you need elsewhere first"
             raise ProviderError(said, kind="refused")
         folder = Folder.open(os.path.dirname(real))
         data = None
@@ -268,7 +268,7 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
         return data
 
     def _saying(self, content: str) -> list[str]:
-        """The ids of memories that say exactly this."""
+        """The ids of memories with exactly this text."""
         api = self._opened()
         found = [*api.search(content, self._session_id, _MIRRORS), *api.profile()]
         ids = (str(each["id"]) for each in found if each["content"].strip() == content and "id" in each)

@@ -72,7 +72,7 @@ class TagApi:
         self._remote.delete(f"/v3/documents/{quote(document, safe='')}")
 
     def clear(self, container: str) -> int:
-        """Deletes a container with all its documents; how many those were."""
+        """Deletes a container; returns the number of its documents."""
         body, shape = {"containerTags": [container]}, {"deletedCount": (int, float)}
         return int(self._remote.request("DELETE", "/v3/documents/bulk", body, expect=shape)["deletedCount"])
 
@@ -126,7 +126,7 @@ APIS: tuple[type[Api], ...] = (TagApi, NamespaceApi)
 
 
 class Supermemory:
-    """Which API a server speaks is asked once, when it is first needed."""
+    """Detects once, on the first call, which API the server has."""
 
     def __init__(self, base_url: str, key: str, timeout: float, wanted: str) -> None:
         headers = {"Authorization": f"Bearer {key}", "x-sm-source": SOURCE}
@@ -143,7 +143,7 @@ class Supermemory:
         for each in APIS:
             if unless_missing(partial(each(self._remote).profile, container), nothing) is not nothing:
                 return each
-        said = "supermemory answers, but knows neither of its two APIs; check base_url in supermemory.json"
+        said = "supermemory answers, but has neither of the two known APIs; check base_url in supermemory.json"
         raise ProviderError(said, kind="malformed")
 
 
@@ -174,8 +174,8 @@ _OWN_FENCE = re.compile(r"<supermemory-context\b[^>]*>.*?</supermemory-context\s
 _ACKNOWLEDGED = re.compile(
     r"\W*(ok(ay)?|yes|yep|no|nope|thanks?( you)?|thx|sure|great|cool|go on|continue|好的?|谢谢|是的?)\W*", re.IGNORECASE
 )
-_DOCUMENTS = "supermemory-documents"  # which document mirrors which entry
-_MOST_TURNS = 40  # of one conversation; a longer one goes on as another, so that each upload stays small
+_DOCUMENTS = "supermemory-documents"  # maps entries to documents
+_MOST_TURNS = 40  # per conversation; a longer one continues under another id, so that uploads stay small
 _LONGEST_CONTEXT = 1500
 _PREVIEW = 80
 _CLEAR_MATCH = 0.5
@@ -213,7 +213,7 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
         return tools
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
-        """Also by the names that hermes-agent's provider once had: `supermemory-save`, `supermemory-search`."""
+        """Also accepts older names of hermes-agent's provider: `supermemory-save`, `supermemory-search`."""
         alias = tool_name.replace("supermemory-", "supermemory_").replace("_save", "_store")
         return super().handle_tool_call(alias, args, **kwargs)
 
@@ -242,8 +242,7 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
     def _store_turn(self, turn: Turn) -> None:
         """Sends the conversation so far under one id: the service stores what is new in it.
 
-        Nothing is held back for the end of the session, so a killed program loses nothing, and nothing is sent again
-        after a compaction or at exit.
+        Nothing waits for the end of the session, so a killed program loses nothing.
         """
         if not (self._config["auto_capture"] and turn.user and turn.assistant):
             return
@@ -256,16 +255,16 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
         about = {"session_id": turn.session, "partial": True}
         said = [*before, *turn.spoken()]
         self._speak().conversation(self._container, name, said, about)
-        with self._lock:  # only what has arrived counts as said before
+        with self._lock:  # remember only what has arrived
             self._conversations[turn.session] = (name, said)
 
     def _keep(self, entry: Entry) -> None:
-        name = entry_id(entry.target, entry.text)  # the same for every attempt: adding it twice is adding it once
+        name = entry_id(entry.target, entry.text)  # the same for every attempt, so that it is added once
         document = self._add(entry.text, name, {"type": "explicit_memory", "target": entry.target})
         save_config(_DOCUMENTS, self._home, {name: document})
 
     def _withdraw(self, entry: Entry) -> None:
-        """Takes back the document of an entry, and what was made of it where it says just the same."""
+        """Deletes the document of an entry, and memories with exactly its text."""
         api, name = self._speak(), entry_id(entry.target, entry.text)
         document = str(read_config(_DOCUMENTS, self._home).get(name) or name)
         unless_missing(lambda: api.drop(self._container, document), None)
@@ -280,7 +279,7 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
     def on_session_switch(self, new_session_id: str, **kwargs: Any) -> None:
         super().on_session_switch(new_session_id, **kwargs)
         with self._lock:
-            self._conversations.clear()  # a session that is taken up again goes on as a conversation of its own
+            self._conversations.clear()  # a resumed session continues as a new conversation
 
     def check_connection(self) -> str:
         api = self._speak()
@@ -362,7 +361,7 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
 
 
 def _named(turn: Turn) -> str:
-    """The id of a conversation: the same for every attempt, another for each time a session is taken up."""
+    """The id of a conversation: the same for every attempt, and a new one each time a session is resumed."""
     return plain_id(f"{turn.session}-{turn.key[:8]}" if turn.key else turn.session)
 
 
