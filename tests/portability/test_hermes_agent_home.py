@@ -104,7 +104,7 @@ def test_who_comes_with_a_home_of_hermes_agent_is_told_the_one_command_that_adop
     assert "`hermes import hermes-agent` makes this home ours" in hermes("sessions", "list").err
     shown = hermes("import", "hermes-agent", "--dry-run").out
     assert "preview, nothing has been changed: " in shown
-    assert f"- other: `{home}/logs` (nothing in Hermes reads it)" in shown
+    assert f"- other: `{home}/logs` (Hermes does not use it)" in shown
     done = hermes("import", "hermes-agent", "--yes").out
     assert ", carried out: " in done
     assert "preview" not in done
@@ -183,7 +183,7 @@ def test_provider_files_come_with_what_is_still_in_their_logs(home: Path, hermes
     report = hermes("import", "hermes-agent", str(source), "--yes", "--json").json
     facts.close()
     assert [item["reason"] for item in report["items"] if item["source"].endswith("/plugins")] == [
-        "a link, which is not followed"
+        "a link; links are not followed"
     ]
     assert os.listdir(home / "hindsight") == ["config.json"]
     assert os.listdir(home / "profiles") == ["office"]

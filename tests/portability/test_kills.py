@@ -145,7 +145,10 @@ def test_a_database_that_a_migration_changes_must_not_change_meanwhile(home: Pat
 @pytest.mark.proves("migration.live")
 def test_two_migrations_of_one_home_do_not_meet(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "_LOCK_TIMEOUT", 0.1)
-    with HomeCopy(str(home)), pytest.raises(LockTimeout, match=f"being migrated.*process {os.getpid()}"):
+    with (
+        HomeCopy(str(home)),
+        pytest.raises(LockTimeout, match=f"another migration of .* is running.*process {os.getpid()}"),
+    ):
         HomeCopy(str(home)).__enter__()
     assert MemoryStore.open(home).entries("memory") == ()
 

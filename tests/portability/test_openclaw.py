@@ -331,8 +331,8 @@ def test_a_running_openclaw_and_gateway_are_named(claw: Path, home: Path, hermes
         process.stdout.readline()  # right after a start the system knows no command line yet
         assert any(str(process.pid) in each for each in is_running())
         report = hermes("claw", "migrate", "--dry-run", "--json").json
-        assert any("still runs" in text for text in report["warnings"])
-        assert "still runs" in hermes("claw", "cleanup", "--dry-run").out
+        assert any("still running" in text for text in report["warnings"])
+        assert "still running" in hermes("claw", "cleanup", "--dry-run").out
         process.communicate(b"\n")
     assert any("gateway" in text for text in report["warnings"])
 

@@ -53,5 +53,5 @@ def test_a_repair_elsewhere_leaves_the_database_as_it_is(tmp_path: Path) -> None
     ]
     with SessionDB.open(out) as db:
         assert [each.text for each in db.messages("one")] == ["The walrus."]
-    with pytest.raises(StorageError, match="already exists; choose another name"):
+    with pytest.raises(StorageError, match="is there already; name another file"):
         repair(str(path), out=str(out))

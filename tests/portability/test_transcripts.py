@@ -67,7 +67,7 @@ def test_the_usual_places_are_found_by_the_name_of_the_program(
 ) -> None:
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "claude"))
     (tmp_path / "claude" / "projects").mkdir(parents=True)
-    assert f"no transcripts of claude-code in {tmp_path}" in hermes("sessions", "import", "claude-code").err
+    assert f"no transcripts of claude-code were found in {tmp_path}" in hermes("sessions", "import", "claude-code").err
     monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
     assert hermes("sessions", "import", "claude-code").code == 1
     made.claude_code(tmp_path / "claude")

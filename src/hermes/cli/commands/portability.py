@@ -100,7 +100,7 @@ def claw_cleanup(given: ui.Given, _context: ui.Context) -> None:
     lines = []
     for old, new in moves:
         lines += [f"{old} → {new}", *(f"  holds {ui.visible(path)}" for path in left_in(old))]
-    lines += [f"warning: OpenClaw still runs: {ui.visible(process)}; stop it first" for process in running]
+    lines += [f"warning: OpenClaw is still running: {ui.visible(process)}; stop it first" for process in running]
     if not moves:
         lines.append("there are no folders of OpenClaw to move aside")
     ui.show(given, {"moves": [{"from": old, "to": new} for old, new in moves], "running": running}, *lines)
