@@ -40,7 +40,7 @@ def test_a_repository_is_one_project_from_wherever_inside_it_one_asks(repository
     assert project_of(str(tmp_path)) == ""
     assert named_project("src", str(repository)) == "src"
     assert named_project("./src", str(repository)) == project
-    with pytest.raises(NotFound, match="no repository"):
+    with pytest.raises(NotFound, match="not in a repository"):
         named_project(".", str(tmp_path))
     with pytest.raises(SettingsError):
         named_project("Not a name")
@@ -170,9 +170,9 @@ def test_a_repository_that_was_moved_is_told_where_its_notes_are(
     moved.parent.mkdir()
     repository.rename(moved)
     told = hermes("memory", "list", "--project", str(moved)).out
-    assert f"there are notes of {before}, in another place" in told
+    assert f"there are notes of {before}, which was elsewhere" in told
     (home / "projects" / before).rename(home / "projects" / project_of(str(moved)))
     now = hermes("memory", "list", "--project", str(moved)).out
     assert "Deploys on Fridays." in now
-    assert "in another place" not in now
-    assert "in another place" not in hermes("memory", "list", "--project", "shop").out
+    assert "which was elsewhere" not in now
+    assert "which was elsewhere" not in hermes("memory", "list", "--project", "shop").out
