@@ -100,7 +100,7 @@ def _work(
 
 
 _HIT, _BESIDE, _END, _SNIPPET = 600, 200, 120, 80  # characters
-_WITH_CONTEXT = 5  # hits that are shown with the turns beside them
+_WITH_CONTEXT = 3  # hits that are shown with the turns beside them
 _ANSWER_TOKENS, _KEYS_TOKENS = 60, 30  # of what stands around the results, and around the transcript of each
 READ_FIRST, READ_LAST = 20, 10
 _LARGEST_ID = (1 << 63) - 1

@@ -135,7 +135,7 @@ def expected_confidence(statistics: Statistics, *, in_pairs: bool) -> float:
     """
     if in_pairs:
         return 0.17
-    return 0.25 + 0.18 * min(1.0, max(0.0, (statistics.message_length - 30) / 120))
+    return 0.25 + 0.15 * min(1.0, max(0.0, (statistics.message_length - 30) / 120))
 
 
 _FIRST = 5
