@@ -96,7 +96,7 @@ def test_a_helper_that_takes_too_long_is_an_error(home: Path) -> None:
     settings = settings_of(home, "auxiliary: {title_generation: {timeout: 1}}\n")
     ask = helper(settings, "title_generation", main=Scripted([Reply(text="x" * 200, pause=0.2)]))
     assert ask is not None
-    with pytest.raises(ModelUnreachable, match="no answer within 1 s"):
+    with pytest.raises(ModelUnreachable, match="did not answer within 1 s"):
         ask("s", "t")
 
 

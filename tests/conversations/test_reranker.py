@@ -72,6 +72,7 @@ def _found(home: Path, **filters: Any) -> tuple[list[int], str]:
     return [hit.message_id for hit in hits], hits.note or ""
 
 
+@pytest.mark.proves("search.reranker")
 def test_a_text_that_the_service_puts_far_above_the_others_becomes_the_first_hit(home: Path) -> None:
     with _service({"": 0.0, "third": 9.0}) as (url, asked):
         _, _, third = _home_with(home, url)
@@ -81,12 +82,14 @@ def test_a_text_that_the_service_puts_far_above_the_others_becomes_the_first_hit
     ]
 
 
+@pytest.mark.proves("search.reranker")
 def test_without_clear_evidence_the_first_hit_of_the_words_stays_and_the_others_change_places(home: Path) -> None:
     with _service({"first": 6.0, "second": 0.0, "third": 9.0}) as (url, _):
         first, second, third = _home_with(home, url)
         assert _found(home)[0] == [first, third, second]
 
 
+@pytest.mark.proves("search.reranker")
 @pytest.mark.parametrize("filters", [{"sort": "newest"}, {"mode": "coverage"}])
 def test_an_order_by_time_and_a_cover_of_a_topic_are_left_alone(home: Path, filters: dict[str, Any]) -> None:
     with _service({"": 1.0}) as (url, asked):
@@ -98,6 +101,7 @@ def test_an_order_by_time_and_a_cover_of_a_topic_are_left_alone(home: Path, filt
     assert not asked
 
 
+@pytest.mark.proves("search.reranker")
 def test_with_a_dead_service_the_order_of_the_words_stays_and_the_note_says_so(home: Path) -> None:
     first, *_ = _home_with(home, "http://127.0.0.1:9/v1")
     found, note = _found(home)

@@ -49,6 +49,7 @@ def test_a_rule_the_person_gave_is_among_the_first_when_help_on_its_topic_is_wan
     assert rule in found[:3]
 
 
+@pytest.mark.proves("search.neighbours")
 def test_a_short_answer_is_found_by_the_words_of_the_question_it_follows(db: SessionDB) -> None:
     asked, answered = talk(db, "Which breed of puppy did you choose for the farm?", "A lovely collie!")
     talk(db, "The farm has a new breed of sheep.", "Sheep on a farm, and a puppy to watch.")
@@ -57,6 +58,7 @@ def test_a_short_answer_is_found_by_the_words_of_the_question_it_follows(db: Ses
     assert found[:2] == [answered, asked]
 
 
+@pytest.mark.proves("search.scripts")
 @pytest.mark.parametrize(
     ("question", "answer", "other"),
     [
@@ -72,6 +74,7 @@ def test_question_words_of_chinese_and_japanese_are_no_topic(
     assert db.search(question)[0].message_id == wanted
 
 
+@pytest.mark.proves("search.any_query")
 def test_a_question_word_alone_is_looked_for(db: SessionDB) -> None:
     asked, _ = talk(db, "为什么?", "因为。")
     assert [hit.message_id for hit in db.search("什么")] == [asked]

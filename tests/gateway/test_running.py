@@ -305,7 +305,7 @@ def test_workers_keep_the_order_of_each_and_try_again_what_asks_for_it() -> None
     assert [handled.count(number) for number in (7, 8, 14)] == [3, 1, 3]
 
 
-# internal: whoever is idle may be about to take another chat's message
+@pytest.mark.internal("an idle worker may be about to take another chat's message")
 def test_a_chat_does_not_wait_behind_one_that_came_just_before() -> None:
     together = threading.Barrier(2)
 

@@ -276,7 +276,7 @@ def test_each_generation_is_asked_in_its_own_words(home: Path) -> None:
 
 @pytest.mark.proves("supermemory.generations")
 def test_a_server_that_speaks_neither_generation_is_said_to(home: Path) -> None:
-    with SupermemoryService("v6") as service, pytest.raises(Exception, match="neither of its two APIs"):
+    with SupermemoryService("v6") as service, pytest.raises(Exception, match="neither of the two known APIs"):
         opened(home, service).check_connection()
 
 

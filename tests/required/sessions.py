@@ -70,6 +70,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "search.scripts": ("text without spaces between words is found, down to one character", "product"),
     "search.identifiers": ("part of an identifier or of a word is found, and so is a slip of the pen", "product"),
     "search.tools": ("tool names, arguments and output are found, in any script", "003 Session Search"),
+    "search.reranker": ("a /rerank service may order hits; the first gives way to clear evidence only", "product"),
     "search.syntax": ("phrases, AND, OR, NOT, brackets and prefixes are followed", "003 Session Search"),
     "search.says_so": (
         "syntax that does not parse or match is searched as plain words, and the result says so",
