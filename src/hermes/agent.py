@@ -116,7 +116,7 @@ class AgentParts:
     def tools(self, session: Callable[[], MemorySession]) -> AgentTools:
         """The tools of one conversation; `session` gives it out once it is open, which is before any tool is made."""
         kit = BuiltinTools(
-            self.settings,
+            settings=self.settings,
             folder=self.cwd or os.getcwd(),
             home=self.home.above or self.home.root,
             ask=self.ask,

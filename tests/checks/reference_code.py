@@ -49,7 +49,7 @@ def model_tools() -> list[dict[str, Any]]:
         try:
             found = [each["function"] for each in parts.toolbox.schemas()]
             kit = BuiltinTools(
-                parts.settings,
+                settings=parts.settings,
                 folder=home,
                 home=home,
                 ask=None,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from hermes.conversations.database import SessionDB
 from hermes.safety.trust import TurnContext
-from hermes.tools.session_search import SCHEMA, SessionSearchTool
+from hermes.tools.conversations import SessionSearchTool
+from hermes.tools.registry import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     Command = Callable[..., Ran]
 
-FIELDS = list(SCHEMA["parameters"]["properties"])
+FIELDS = list(SCHEMAS["session_search"]["parameters"]["properties"])
 ODD_TEXTS = st.one_of(
     st.text(max_size=40),
     st.sampled_from(

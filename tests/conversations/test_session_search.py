@@ -15,8 +15,8 @@ from hermes.base.tokens import estimate
 from hermes.conversations.database import SessionDB
 from hermes.session.parts import session_search_tool
 from hermes.settings.home import locate_home
+from hermes.tools.conversations import SessionSearchTool
 from hermes.tools.registry import ORIGIN
-from hermes.tools.session_search import SCHEMA, SessionSearchTool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -442,8 +442,9 @@ def test_a_found_message_keeps_the_grade_it_was_stored_with(db: SessionDB) -> No
 
 @pytest.mark.proves("search.schema")
 def test_the_schema_a_model_sees() -> None:
-    assert SCHEMA["name"] == "session_search"
-    assert {name: field["type"] for name, field in SCHEMA["parameters"]["properties"].items()} == snapshot(
+    schema = SessionSearchTool.schema
+    assert schema["name"] == "session_search"
+    assert {name: field["type"] for name, field in schema["parameters"]["properties"].items()} == snapshot(
         {
             "query": "string",
             "limit": "integer",
@@ -461,8 +462,8 @@ def test_the_schema_a_model_sees() -> None:
             "profile": "string",
         }
     )
-    assert "required" not in SCHEMA["parameters"]
-    assert textwrap.wrap(SCHEMA["description"], 100) == snapshot(
+    assert "required" not in schema["parameters"]
+    assert textwrap.wrap(schema["description"], 100) == snapshot(
         [
             "Find earlier conversations, and what was compacted out of this one, by a question in plain words",
             '("phrase", AND, OR, NOT, prefix* work too). session_id reads one, around_message_id scrolls to a',

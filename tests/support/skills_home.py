@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scans import scan
 
-from hermes.skills.tool import SkillTools
+from hermes.skills.tool import SCHEMAS, SkillTools
+from hermes.tools.builtin import SkillTool
+from hermes.tools.registry import Toolbox
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,6 +29,7 @@ class Skills:
     def __init__(self, tmp_path: Path, **options: Any) -> None:
         self.root = tmp_path / "skills"
         self.tools = SkillTools(str(self.root), scan, **{"now": lambda: NOON, "environment": {}, **options})
+        self.box = Toolbox({name: partial(SkillTool, name, self.tools) for name in SCHEMAS})
 
     def put(self, path: str, text: str | bytes) -> None:
         target = self.root / path
@@ -32,7 +37,7 @@ class Skills:
         target.write_bytes(text.encode() if isinstance(text, str) else text)
 
     def call(self, tool: str, **args: Any) -> dict[str, Any]:
-        return self.tools.handle(tool, args)
+        return dict(json.loads(self.box.call(tool, args)))
 
     def manage(self, action: str, name: str = "deploy", **args: Any) -> dict[str, Any]:
         return self.call("skill_manage", action=action, name=name, **args)

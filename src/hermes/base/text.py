@@ -20,6 +20,16 @@ def decode(text: str | bytes) -> Any:
     return json.loads(text)
 
 
+def read_schemas(path: str) -> dict[str, dict[str, Any]]:
+    """The schemas of tools by name; the file has each one's description, properties and required properties."""
+    with open(path, encoding="utf-8") as file:
+        found = decode(file.read())
+    return {
+        name: {"name": name, "description": rest.pop("description"), "parameters": {"type": "object", **rest}}
+        for name, rest in found.items()
+    }
+
+
 def change_texts(value: Any, change: Callable[[str], str]) -> Any:
     """The same value with each text changed; names of fields stay as they are."""
     if isinstance(value, str):

@@ -190,7 +190,7 @@ def carry_out(home: Home, call: Mapping[str, Any]) -> str:
     """Makes a call as the session would have made it; WriteRefused says why it failed."""
     settings = load_settings(home)
     kit = BuiltinTools(
-        settings,
+        settings=settings,
         folder=str(call["cwd"]) or os.getcwd(),
         home=home.above or home.root,
         ask=lambda _question: True,

@@ -46,9 +46,8 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
     from hermes.skills.tool import SkillTools
     from hermes.storage.ports import Documents
-    from hermes.tools.context import ContextExpand
+    from hermes.tools.conversations import ContextExpand, SessionSearchTool
     from hermes.tools.registry import Tool
-    from hermes.tools.session_search import SessionSearchTool
 
     Database = Callable[[], AbstractContextManager[SessionDB | None]]
 
@@ -799,7 +798,7 @@ def session_search_tool(
 
         return nullcontext(opened)
 
-    from hermes.tools.session_search import SessionSearchTool
+    from hermes.tools.conversations import SessionSearchTool
 
     return SessionSearchTool(past, archived=archived, project=project, helpers=helpers)
 
@@ -822,13 +821,13 @@ def context_expand_tool(
             with past:
                 yield from Contexts(past).read(session_id, ids)
 
-    from hermes.tools.context import ContextExpand
+    from hermes.tools.conversations import ContextExpand
 
     return ContextExpand(read)
 
 
 def _context_compact() -> Tool:
-    from hermes.tools.context import ContextCompact
+    from hermes.tools.conversations import ContextCompact
 
     return ContextCompact()
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import StorageError, WriteRefused
 from hermes.base.frontmatter import split_frontmatter
+from hermes.base.text import read_schemas
 from hermes.skills.files import (
     MAIN_FILE,
     THIS_PLATFORM,
     SkillIndex,
-    as_text,
     as_texts,
     check_file_path,
     find,
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     Result = dict[str, Any]
 
-ACTIONS = ("create", "patch", "edit", "delete", "write_file", "remove_file")
 NEEDED = {
     "create": ("content",),
     "patch": ("old_string", "new_string"),
@@ -56,54 +55,10 @@ NEEDED = {
     "write_file": ("file_path", "file_content"),
     "remove_file": ("file_path",),
 }
+ACTIONS = tuple(NEEDED)
 
 
-def _function(name: str, description: str, properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
-    parameters = {"type": "object", "properties": properties} | ({"required": required} if required else {})
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
-
-
-def _text(description: str = "") -> dict[str, Any]:
-    return {"type": "string"} | ({"description": description} if description else {})
-
-
-SCHEMAS = [
-    _function("skills_list", "List skills (written procedures) with their descriptions.", {"category": _text()}, []),
-    _function(
-        "skill_view",
-        "Open a skill to follow it, or with file_path a file it links to.",
-        {"name": _text(), "file_path": _text()},
-        ["name"],
-    ),
-    _function(
-        "skill_manage",
-        "Create, improve or retire a skill; delete archives it. Prefer patch over edit.",
-        {
-            "action": {"type": "string", "enum": list(ACTIONS)},
-            "name": _text(),
-            "content": _text("create, edit: whole SKILL.md; YAML frontmatter with name, description"),
-            "old_string": _text("patch: exact, unique text"),
-            "new_string": _text(),
-            "replace_all": {"type": "boolean"},
-            "category": _text(),
-            "file_path": _text("in references/, templates/, scripts/ or assets/"),
-            "file_content": _text(),
-            "absorbed_into": _text("delete: skill that covers it"),
-        },
-        ["action", "name"],
-    ),
-]
-
-
-FIELDS: dict[str, dict[str, type]] = {
-    function["name"]: {
-        field: bool if schema["type"] == "boolean" else str
-        for field, schema in function["parameters"]["properties"].items()
-    }
-    for function in (schema["function"] for schema in SCHEMAS)
-}
-
-
+SCHEMAS = read_schemas(os.path.join(os.path.dirname(__file__), "schemas.json"))
 DIRECTORY = "${HERMES_SKILL_DIR}"  # what a skill may write for the folder it lies in
 
 
@@ -144,18 +99,11 @@ class SkillTools:
         self._disabled = disabled
         self._tools = {"skills_list": self._list, "skill_view": self._view, "skill_manage": self._manage}
 
-    @staticmethod
-    def schemas() -> list[dict[str, Any]]:
-        return SCHEMAS
-
-    def handle(self, name: str, args: object) -> Result:
-        """The result of calling the tool `name` with the arguments as JSON gave them."""
-        tool = self._tools.get(name)
-        if tool is None:
-            return {"success": False, "error": f"there is no tool called {name!r}"}
+    def handle(self, name: str, args: dict[str, Any]) -> Result:
+        """The result of calling the tool `name` with arguments that fit its schema."""
         try:
             with self._mirror.changing():
-                return tool(_checked(name, args))
+                return self._tools[name](_checked(args))
         except WriteRefused as refusal:
             return {"success": False, "error": str(refusal), **refusal.details}
         except StorageError as error:
@@ -178,10 +126,10 @@ class SkillTools:
             for place in places(folder)
         ]
 
-    def refusal(self, args: object) -> Result | None:
+    def refusal(self, args: dict[str, Any]) -> Result | None:
         """What would be wrong with a `skill_manage` call whatever the skills are like now; None when nothing is."""
         try:
-            checked = _checked("skill_manage", args)
+            checked = _checked(args)
             _needed(checked)
             for field in ("content", "new_string", "file_content"):
                 check_safe(checked.get(field, ""), self._scan_of_writes)
@@ -381,27 +329,12 @@ def _listed(skill: Skill, key: str) -> list[str]:
     return next((as_texts(fields[key]) for fields in places if fields.get(key)), [])
 
 
-def _checked(tool: str, args: object) -> dict[str, Any]:
-    """The arguments if each has the type its name calls for; null counts as absent, unknown fields are ignored."""
-    if not isinstance(args, dict):
-        raise WriteRefused(f"the arguments of {tool} must be a JSON object", kind="bad_argument")
-    checked = {}
-    for field, kind in FIELDS[tool].items():
-        argument = args.get(field)
-        if argument is None:
-            continue
-        if not isinstance(argument, kind):
-            expected = "true or false" if kind is bool else "text"
-            raise WriteRefused(f"{field} must be {expected}, not {type(argument).__name__}", kind="bad_argument")
+def _checked(args: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that are not null; the toolbox has seen to their types."""
+    for field, argument in args.items():
         if isinstance(argument, str) and not _is_unicode(argument):
             raise WriteRefused(f"{field} holds half of a character (a lone surrogate)", kind="bad_argument")
-        checked[field] = argument
-    for field in ("action", "name"):
-        if field in FIELDS[tool] and not as_text(checked.get(field)):
-            raise WriteRefused(f"{tool} needs {field}", kind="bad_argument")
-    if "action" in checked and checked["action"] not in ACTIONS:
-        raise WriteRefused(f"action must be one of {', '.join(ACTIONS)}", kind="bad_argument")
-    return checked
+    return {field: argument for field, argument in args.items() if argument is not None}
 
 
 def _needed(args: dict[str, Any]) -> None:

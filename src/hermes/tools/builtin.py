@@ -13,8 +13,9 @@ from hermes.base.values import value
 from hermes.memory.approval import SKILLS
 from hermes.memory.entries import Cause
 from hermes.safety.trust import NO_TURN, decide
+from hermes.skills.tool import SCHEMAS as SKILL_SCHEMAS
 from hermes.tools.paths import AllowedPaths, Limits
-from hermes.tools.registry import failure
+from hermes.tools.registry import SCHEMAS, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -39,31 +40,7 @@ class Todo:
 
     brings = ""
     sink = ""
-    schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
-        "name": "todo",
-        "description": (
-            "Keep the steps of a larger task. todos replaces the list, with merge updates or adds items by id; no"
-            " arguments shows it. Have one item in_progress; complete it as soon as it is done."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "todos": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "id": {"type": "string"},
-                            "content": {"type": "string"},
-                            "status": {"type": "string", "enum": list(STATES)},
-                        },
-                        "required": ["id", "content", "status"],
-                    },
-                },
-                "merge": {"type": "boolean"},
-            },
-        },
-    }
+    schema = SCHEMAS["todo"]
 
     def __init__(self, history: Callable[[], Iterable[Mapping[str, Any]]] = lambda: ()) -> None:
         """`history` are the messages of the conversation; the list of a resumed session is found in them."""
@@ -112,7 +89,6 @@ def _restored(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
 
 
 MOST_TASKS = 20
-_ROLES = ("leaf", "orchestrator")
 
 
 @value
@@ -143,35 +119,7 @@ class DelegateTask:
     """Hands pieces of work to other agents, each in its own session, and waits for them."""
 
     sink = ""  # the other agent's calls pass the gate, with what this one has read behind them
-    schema: dict[str, Any] = {  # noqa: RUF012 - a constant of the class
-        "name": "delegate_task",
-        "description": (
-            "Hand work that reads a lot and reports little, or independent pieces at once (tasks), to other agents."
-            " They return only their answer, cannot change memory and know nothing of this conversation: put all they"
-            " need into context."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "goal": {"type": "string"},
-                "context": {"type": "string"},
-                "role": {"type": "string", "enum": list(_ROLES), "description": "orchestrator may delegate too"},
-                "tasks": {
-                    "type": "array",
-                    "items": {
-                        "type": "object",
-                        "properties": {
-                            "goal": {"type": "string"},
-                            "context": {"type": "string"},
-                            "role": {"type": "string", "enum": list(_ROLES)},
-                        },
-                        "required": ["goal"],
-                    },
-                },
-                "background": {"type": "boolean"},
-            },
-        },
-    }
+    schema = SCHEMAS["delegate_task"]
 
     def __init__(self, run: Run, *, at_once: int, longest: int, stop: Callable[[], None]) -> None:
         self._run = run
@@ -264,8 +212,7 @@ class SkillTool:
         self._gate = gate if name == MANAGE else None
         self.sink = "skills" if name == MANAGE else ""
         self.gates_itself = name == MANAGE  # what waits has a form of its own
-        described = next(each["function"] for each in tools.schemas() if each["function"]["name"] == name)
-        self.schema: dict[str, Any] = described
+        self.schema = SKILL_SCHEMAS[name]
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         stage = self._gate.held_back(arguments, turn) if self._gate else None
@@ -299,35 +246,23 @@ def _staged(pending: Pending) -> dict[str, Any]:
     }
 
 
+@value
 class BuiltinTools:
-    """What the tools of one agent share: where they work, whom to ask, when to stop, who runs delegated tasks."""
+    """What the tools of one agent share: where they work, whom to ask, when to stop, who runs delegated tasks.
 
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        folder: str,
-        home: str,
-        ask: Ask | None,
-        cancelled: Callable[[], bool],
-        history: Callable[[], Iterable[Mapping[str, Any]]],
-        delegate: Run | None = None,
-        stop: Callable[[], None] = lambda: None,
-        trusted: TrustedFolders | None = None,
-    ) -> None:
-        """Without `delegate` no task can be handed on; `stop` ends what runs, as `cancelled` will tell it.
+    Without `delegate` no task can be handed on; `stop` ends what runs, as `cancelled` will tell it. What lies in a
+    folder that is not `trusted` is text from outside; without that list everything is.
+    """
 
-        What lies in a folder that is not `trusted` is text from outside; without that list everything is.
-        """
-        self._trusted = trusted
-        self._settings = settings
-        self._folder = folder
-        self._home = home
-        self._ask = ask
-        self._cancelled = cancelled
-        self._history = history
-        self._delegate = delegate
-        self._stop = stop
+    settings: Settings
+    folder: str
+    home: str
+    ask: Ask | None
+    cancelled: Callable[[], bool]
+    history: Callable[[], Iterable[Mapping[str, Any]]]
+    delegate: Run | None = None
+    stop: Callable[[], None] = lambda: None
+    trusted: TrustedFolders | None = None
 
     def makers(self) -> dict[str, Callable[[], Tool]]:
         """Each tool's name and how to make it; a toolset that is off costs nothing, not even its imports."""
@@ -340,12 +275,12 @@ class BuiltinTools:
             "fetch_url": self._fetch_url,
             "todo": lambda: self._steps,
         }
-        if (delegate := self._delegate) is not None:
+        if (delegate := self.delegate) is not None:
             made["delegate_task"] = lambda: DelegateTask(
                 delegate,
-                at_once=self._settings.integer("delegation.max_concurrent_children"),
-                longest=self._settings.integer("delegation.max_summary_chars"),
-                stop=self._stop,
+                at_once=self.settings.integer("delegation.max_concurrent_children"),
+                longest=self.settings.integer("delegation.max_summary_chars"),
+                stop=self.stop,
             )
         return made
 
@@ -355,21 +290,21 @@ class BuiltinTools:
 
     @cached_property
     def _steps(self) -> Todo:
-        return Todo(self._history)
+        return Todo(self.history)
 
     @cached_property
     def _limits(self) -> Limits:
-        return Limits.of(self._settings)
+        return Limits.of(self.settings)
 
     @cached_property
     def _paths(self) -> AllowedPaths:
         return AllowedPaths(
-            self._folder,
-            home=self._home,
-            allowed=self._settings.texts("files.allowed_folders"),
-            outside=self._settings.text("files.outside"),
-            ask=self._ask,
-            trusted=self._trusted,
+            self.folder,
+            home=self.home,
+            allowed=self.settings.texts("files.allowed_folders"),
+            outside=self.settings.text("files.outside"),
+            ask=self.ask,
+            trusted=self.trusted,
         )
 
     @cached_property
@@ -380,26 +315,26 @@ class BuiltinTools:
             "read_file": ReadFile(self._paths, self._limits),
             "write_file": WriteFile(self._paths),
             "patch": Patch(self._paths),
-            "search_files": SearchFiles(self._paths, self._limits, self._cancelled),
+            "search_files": SearchFiles(self._paths, self._limits, self.cancelled),
         }
 
     def _terminal(self) -> Tool:
         from hermes.tools.terminal import Policy, Terminal
 
         policy = Policy(
-            mode=self._settings.text("terminal.policy"),
-            allowed=self._settings.texts("command_allowlist"),
-            seconds=self._settings.integer("terminal.timeout"),
-            passed_on=self._settings.texts("terminal.pass_environment"),
+            mode=self.settings.text("terminal.policy"),
+            allowed=self.settings.texts("command_allowlist"),
+            seconds=self.settings.integer("terminal.timeout"),
+            passed_on=self.settings.texts("terminal.pass_environment"),
         )
-        return Terminal(self._paths, self._limits, policy, self._ask, self._cancelled)
+        return Terminal(self._paths, self._limits, policy, self.ask, self.cancelled)
 
     def _fetch_url(self) -> Tool:
         from hermes.tools.fetch import FetchUrl, WebPolicy
 
         policy = WebPolicy(
-            allow_private=self._settings.flag("web.allow_private_addresses"),
-            max_bytes=self._settings.integer("web.max_bytes"),
-            seconds=self._settings.number("web.timeout"),
+            allow_private=self.settings.flag("web.allow_private_addresses"),
+            max_bytes=self.settings.integer("web.max_bytes"),
+            seconds=self.settings.number("web.timeout"),
         )
-        return FetchUrl(policy, self._limits, self._cancelled)
+        return FetchUrl(policy, self._limits, self.cancelled)

@@ -6,7 +6,7 @@ from hermes.base.errors import WriteRefused
 from hermes.memory.entries import Cause, preview
 from hermes.memory.store import ACTIONS, ASK
 from hermes.safety.trust import NO_TURN, decide
-from hermes.tools.registry import failure
+from hermes.tools.registry import SCHEMAS, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,41 +17,6 @@ if TYPE_CHECKING:
     from hermes.memory.store import MemoryStore, Operation, Written
     from hermes.safety.trust import TurnContext
 
-_OPERATION = {
-    "action": {"type": "string", "enum": list(ACTIONS)},
-    "content": {"type": "string"},
-    "old_text": {"type": "string", "description": "replace, remove: exact piece of the entry meant"},
-}
-SCHEMA: dict[str, Any] = {
-    "name": "memory",
-    "description": (
-        "Keep durable facts: the entries stand in every later session's prompt. There is no read action: your prompt "
-        "and each result show them. `operations` makes several changes to a target, all or none."
-    ),
-    "parameters": {
-        "type": "object",
-        "properties": {
-            "target": {
-                "type": "string",
-                "enum": ["memory", "user"],
-                "description": "memory: your notes; user: facts about the person",
-            },
-            **_OPERATION,
-            "operations": {
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        **{name: {"type": "string"} for name in _OPERATION},
-                        "action": _OPERATION["action"],
-                    },
-                    "required": ["action"],
-                },
-            },
-        },
-        "required": ["target"],
-    },
-}
 _IN_PROJECT = {
     "type": "string",
     "enum": ["memory", "user", "project"],
@@ -69,7 +34,7 @@ class MemoryTool:
     tell a threat from a harmless note, or when text from outside may stand behind it and `untrusted` says so.
     """
 
-    schema = SCHEMA
+    schema = SCHEMAS["memory"]
     brings = ""
     sink = "memory"
     gates_itself = True  # each target is a sink of its own, and what waits has a form that other programs know
@@ -169,8 +134,9 @@ def _replaced(entries: Sequence[str], operations: Sequence[Operation]) -> list[s
 
 def _with_target(target: dict[str, Any]) -> dict[str, Any]:
     """The schema inside a project; outside of one a model need not know that there are projects."""
-    parameters = SCHEMA["parameters"]
-    return {**SCHEMA, "parameters": {**parameters, "properties": {**parameters["properties"], "target": target}}}
+    parameters = SCHEMAS["memory"]["parameters"]
+    properties = {**parameters["properties"], "target": target}
+    return {**SCHEMAS["memory"], "parameters": {**parameters, "properties": properties}}
 
 
 def _project(store: MemoryStore, target: str) -> str:

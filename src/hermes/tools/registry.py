@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, SettingsError, WriteRefused
-from hermes.base.text import decode, encode, read_arguments
+from hermes.base.text import decode, encode, read_arguments, read_schemas
 from hermes.base.values import value
 from hermes.memory.entries import Cause
 from hermes.safety.trust import NO_TURN, SINKS, STAGE, TurnContext, decide
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     from hermes.compaction.engine import ContextEngine
     from hermes.settings.config import Settings
 
+SCHEMAS = read_schemas(os.path.join(os.path.dirname(__file__), "schemas.json"))
 # A group that is off costs neither schema nor import. A tool in no group is always on.
 TOOLSETS: dict[str, tuple[str, ...]] = {
     "memory": ("memory",),  # and whatever memory providers offer

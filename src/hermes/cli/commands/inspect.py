@@ -81,7 +81,7 @@ def _tools_of_the_agent(context: ui.Context) -> list[Tool]:
     from hermes.tools.builtin import BuiltinTools, DelegateTask
 
     kit = BuiltinTools(
-        context.settings,
+        settings=context.settings,
         folder=os.getcwd(),
         home=context.home.above or context.home.root,
         ask=_consent(),
