@@ -18,9 +18,8 @@ from hermes.conversations.database import SessionDB
 from hermes.providers.base import SeparateProcess
 from hermes.providers.config import configured, missing_fields, read_config
 from hermes.providers.delivery import Outbox, TimedOut, Worker, in_words
-from hermes.providers.discovery import find_provider
+from hermes.providers.discovery import find_provider, in_passing, open_provider
 from hermes.providers.manager import running_for
-from hermes.providers.starting import in_passing, open_provider
 from hermes.session.engines import ENGINES, UnusableResult, compress_with, engine_folders, known_engines, named_engine
 from hermes.session.external import chosen_providers
 from hermes.settings.config import documents_of

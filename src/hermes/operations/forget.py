@@ -111,7 +111,7 @@ def _look(people: People, name: str) -> tuple[Forgotten, list[bytes]]:
 
 def _erase_outside(home: Home) -> Iterator[str]:
     """Asks each provider in use to delete what it keeps elsewhere; one that fails is named, and the rest goes on."""
-    from hermes.providers.starting import in_passing, open_provider
+    from hermes.providers.discovery import in_passing, open_provider
 
     settings = load_settings(home)
     for name in chosen_providers(settings):

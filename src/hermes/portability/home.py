@@ -33,7 +33,7 @@ from hermes.portability.archive import (
 )
 from hermes.portability.conversations_export import packaged_text, reading_copies
 from hermes.portability.exchange import NewHome, disable, is_empty
-from hermes.providers.starting import in_passing, open_provider
+from hermes.providers.discovery import in_passing, open_provider
 from hermes.safety.secrets import mask_secrets
 from hermes.session.external import chosen_providers
 from hermes.settings.config import load_settings

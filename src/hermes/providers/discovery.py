@@ -1,4 +1,4 @@
-"""Finds and loads providers: the bundled ones, and those in `$HERMES_HOME/plugins/<name>/`.
+"""Finds and loads providers: the bundled ones, and those in `$HERMES_HOME/plugins/<name>/`, here or in a process.
 
 Finding providers runs none of their code; loading runs only that of the named one. A plug-in cannot replace a bundled
 provider of the same name.
@@ -10,21 +10,26 @@ import inspect
 import os
 import re
 import sys
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotFound, ProviderError, SettingsError
+from hermes.base.errors import HermesError, NotFound, ProviderError, SettingsError
 from hermes.base.values import value
-from hermes.providers.base import MemoryProvider, tool_error, tool_result
-from hermes.providers.manager import home_of_the_caller, running_for
+from hermes.providers.base import MemoryProvider, SeparateProcess, tool_error, tool_result
+from hermes.providers.manager import home_of_the_caller, inside_a_provider, running_for
 from hermes.safety.fence import build_memory_context_block, sanitize_context
 from hermes.settings.plugins import import_plugin
 from hermes.settings.yaml_file import parse, plain
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
     from types import ModuleType
+
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
 
 FOLDER = "plugins"
 MANIFEST = "plugin.yaml"
@@ -221,3 +226,70 @@ def _subclass_in(module: ModuleType) -> Any:
         if own and issubclass(thing, MemoryProvider) and not inspect.isabstract(thing):
             return thing()
     return None
+
+
+class StartingProviders:
+    """Providers that are being loaded: their processes start while the caller does something else."""
+
+    def __init__(self, home: Home, settings: Settings, names: Sequence[str]) -> None:
+        self._names = names
+        self._begun: dict[str, Any] = {}
+        self._problems: list[HermesError] = []
+        if names and inside_a_provider():
+            why = "a memory provider cannot use memory providers itself"
+            self._problems.append(ProviderError(why, kind="absent"))
+            return
+        apart: list[str] = []
+        here: list[str] = []
+        for name in names:
+            try:
+                bundled = find_provider(name, home.operator).bundled
+            except HermesError as error:
+                self._problems.append(error)
+                continue
+            wanted = settings.text("memory.provider_process")
+            (apart if wanted == "all" or (wanted == "plugins" and not bundled) else here).append(name)
+        for name in (*apart, *here):
+            try:
+                self._begun[name] = (_in_a_process if name in apart else _in_this_program)(home, settings, name)
+            except HermesError as error:
+                self._problems.append(error)
+
+    def finish(self) -> tuple[list[Any], list[HermesError]]:
+        """Waits; returns the providers that have loaded, in order, and the errors of the others."""
+        for name, provider in list(self._begun.items()):
+            if isinstance(provider, SeparateProcess):
+                try:
+                    provider.wait_until_loaded()
+                except HermesError as error:
+                    self._problems.append(error)
+                    del self._begun[name]
+        return [self._begun[name] for name in self._names if name in self._begun], self._problems
+
+
+def open_provider(home: Home, settings: Settings, name: str) -> Any:
+    """Loads one provider; raises an error that says why it does not load."""
+    opened, problems = StartingProviders(home, settings, [name]).finish()
+    if problems:
+        raise problems[0]
+    return opened[0]
+
+
+@contextmanager
+def in_passing(provider: Any) -> Iterator[Any]:
+    """A provider for a few calls; if it has its own process, that ends afterwards."""
+    try:
+        yield provider
+    finally:
+        if isinstance(provider, SeparateProcess):
+            provider.end_process()
+
+
+def _in_this_program(home: Home, _settings: Settings, name: str) -> Any:
+    return load_provider(name, home.operator)
+
+
+def _in_a_process(home: Home, settings: Settings, name: str) -> Any:
+    from hermes.providers.hosting import in_a_process  # only here, because it loads sockets and subprocess
+
+    return in_a_process(home, settings, name)

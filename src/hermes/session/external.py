@@ -293,7 +293,7 @@ def build_manager(
     handed: Sequence[MemoryProvider] = (),
 ) -> MemoryManager:
     """A manager with these providers, loaded and not yet started."""
-    from hermes.providers.starting import StartingProviders
+    from hermes.providers.discovery import StartingProviders
 
     opening = StartingProviders(home, settings, names)
     from hermes.providers.manager import Limits, MemoryManager
