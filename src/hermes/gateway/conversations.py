@@ -81,7 +81,7 @@ def _duration(minutes: int) -> str:
     return f"{minutes} minutes"
 
 
-NEW = "new"
+ON_REQUEST = "new"
 _LOG = logging.getLogger("hermes.gateway")
 _WHOSE = ":@"  # between the place and the person of a chat key
 _GROUP = (
@@ -206,7 +206,7 @@ class Conversations:
             old = self._chats.pop(entry.chat_key, None)
         if chat is None and old is None:
             return
-        follows = {"follows": old.agent.session, "reason": "new" if why == NEW else "reset"} if old else {}
+        follows = {"follows": old.agent.session, "reason": "new" if why == ON_REQUEST else "reset"} if old else {}
         agent = self._open(entry, **follows)
         if old is not None:
             old.close()

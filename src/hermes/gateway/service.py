@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from hermes.agent import Agent
 from hermes.base.dates import zone_of
 from hermes.base.errors import HermesError, NotFound, SettingsError, WrongKey
-from hermes.gateway.commands import Commands, is_stop
 from hermes.gateway.conversations import Conversations, ResetPolicy, chat_key, place_of, private_chat
 from hermes.gateway.directory import Directory
 from hermes.gateway.ledger import FILE, FOLDER, Ledger
@@ -28,8 +27,8 @@ from hermes.gateway.platforms.discord import Discord
 from hermes.gateway.platforms.mail import Mail
 from hermes.gateway.platforms.slack import Slack
 from hermes.gateway.platforms.telegram import Telegram
-from hermes.gateway.platforms.webhook import Webhook
-from hermes.gateway.router import Router
+from hermes.gateway.platforms.webhook import Webhook, webhook_server
+from hermes.gateway.router import Commands, Router, is_stop
 from hermes.http_server import descriptor_limit
 from hermes.memory.reminders import Reminders
 from hermes.operations.forget import finish_removals
@@ -146,8 +145,6 @@ class Gateway:
             left,
         )
         if any(each.is_called for each in self.platforms.values()):
-            from hermes.gateway.webhooks import webhook_server  # needs the extra `server`
-
             host = self.settings.text("gateway.host")
             self.webhooks = webhook_server(self.platforms, self.receiver, host=host, port=self._port)
             self.webhooks.start()

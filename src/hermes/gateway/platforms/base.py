@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import threading
 from collections.abc import Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from hermes.base.errors import HermesError, Interrupted, SettingsError
+from hermes.base.errors import HermesError, Interrupted, SettingsError, command
 from hermes.llm.transport import CANCELLED, shared_client
 from hermes.settings.environment import secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from websockets.sync.connection import Connection
 
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
@@ -260,6 +264,10 @@ class Platform:
         """Receives until `stop`; a platform that calls us prepares that and returns."""
         raise NotImplementedError
 
+    def accept(self, inbox: Inbox, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
+        """Takes a request of a platform that calls us; returns the status, and what is wrong ("" for nothing)."""
+        raise NotImplementedError
+
     def identity(self) -> str:
         """Who we are on this platform."""
         raise NotImplementedError
@@ -295,3 +303,90 @@ def needed(home: Home, platform: str, **secrets: str) -> list[str]:
     if missing := [f"{name}=… ({where})" for name, where in secrets.items() if not found[name]]:
         raise SettingsError(f"gateway.{platform}.enabled is true, but .env lacks {' and '.join(missing)}")
     return [str(each) for each in found.values()]
+
+
+# --- platforms that keep a WebSocket open to us, with JSON in every frame (the extra `gateway`) -----------------------
+
+LOOK = 0.5  # seconds between two looks at whether it is over
+_LARGEST = 16 << 20
+
+
+class Socket:
+    """A WebSocket whose frames are JSON objects."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def receive(self, seconds: float = LOOK) -> dict[str, Any] | None:
+        """The next frame; None when none came in that time, or when it is not an object."""
+        try:
+            frame = json.loads(self._connection.recv(timeout=seconds))
+        except (TimeoutError, ValueError):
+            return None
+        return frame if isinstance(frame, dict) else None
+
+    def send(self, frame: Mapping[str, Any]) -> None:
+        self._connection.send(json.dumps(frame))
+
+
+class Connected(Platform):
+    """A platform that sends what people say through a WebSocket that stays open."""
+
+    edits = True
+    buttons = True
+    replayed = 50  # messages of one chat that are looked at after an interruption
+
+    def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
+        keep_receiving(lambda connected: self.listen(inbox, stop, connected), stop, report)
+
+    def listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
+        """One connection, from its beginning to its end; False when there is to be no other."""
+        raise NotImplementedError
+
+    def incoming(self, event: Mapping[str, Any]) -> Incoming | None:
+        """A message of a person; None for anything else."""
+        raise NotImplementedError
+
+    def missed(self, chat: str, kind: str, active: float) -> Sequence[Mapping[str, Any]]:
+        """What was said in a chat after this moment, the oldest first."""
+        raise NotImplementedError
+
+    def store(self, inbox: Inbox, message: Incoming | None) -> None:
+        if message is not None:
+            inbox.take(self.name, [message])
+
+    def catch_up(self, inbox: Inbox) -> None:
+        """Takes what came while nobody was connected; the ledger knows which of it is new."""
+        for chat, kind, active in inbox.chats(self.name):
+            try:
+                found = self.missed(chat, kind, active)
+            except Never:
+                continue  # we are not there any more
+            for each in found:
+                self.store(inbox, understood(self.incoming, each))
+
+
+class Closed(Later):
+    """The connection has ended; `code` says why."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message, seconds=0)
+        self.code = code
+
+
+@contextmanager
+def open_socket(name: str, address: str) -> Iterator[Socket]:
+    """A connection; what goes wrong with it becomes `Later`, and its end `Closed`."""
+    try:
+        from websockets.exceptions import ConnectionClosed, WebSocketException
+        from websockets.sync.client import connect
+    except ImportError:
+        raise SettingsError(f"{name} needs one more package: {command('gateway')}") from None
+    try:
+        with connect(address, open_timeout=TIMEOUT, close_timeout=1, max_size=_LARGEST) as connection:
+            yield Socket(connection)
+    except ConnectionClosed as error:
+        code = error.rcvd.code if error.rcvd else 1006  # 1006: it ended without a word
+        raise Closed(f"{name} has closed the connection ({code})", code) from None
+    except (WebSocketException, OSError, TimeoutError) as error:  # without the address: Slack's holds a ticket
+        raise Later(f"{name} cannot be reached ({type(error).__name__})", seconds=0) from None

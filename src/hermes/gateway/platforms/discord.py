@@ -14,23 +14,25 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes.base.version import __version__
 from hermes.gateway.platforms.base import (
     BUTTON,
+    LOOK,
+    Closed,
+    Connected,
     Incoming,
     Later,
     Never,
     call_api,
     in_group,
     needed,
+    open_socket,
     understood,
     units,
 )
 from hermes.gateway.platforms.formatting import with_tables_aligned
-from hermes.gateway.platforms.sockets import LOOK, Closed, Connected, open_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hermes.gateway.platforms.base import Buttons, Inbox
-    from hermes.gateway.platforms.sockets import Socket
+    from hermes.gateway.platforms.base import Buttons, Inbox, Socket
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 

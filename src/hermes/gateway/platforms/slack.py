@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.gateway.platforms.base import (
     BUTTON,
+    Connected,
     Incoming,
     Later,
     Never,
     call_api,
     in_group,
     needed,
+    open_socket,
     split,
     understood,
 )
 from hermes.gateway.platforms.formatting import Markup
-from hermes.gateway.platforms.sockets import Connected, open_socket
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hermes.gateway.platforms.base import Buttons, Inbox
-    from hermes.gateway.platforms.sockets import Socket
+    from hermes.gateway.platforms.base import Buttons, Inbox, Socket
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import logging
 import re
 from html import escape, unescape
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("hermes.gateway")
 API = "https://api.telegram.org"
-SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the name of a header
+_SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the name of a header
 _POLL_SECONDS = 25
 _BAD, _WRONG_TOKEN, _NO_BOT, _CONFLICT, _TOO_MANY, _SERVER = 400, 401, 404, 409, 429, 500
 _UPDATES = ["message", "callback_query"]
@@ -108,6 +109,14 @@ class Telegram(Platform):
         )
         if updates:  # asking with the next number acknowledges these, so they are stored first
             self.store(inbox, updates)
+
+    def accept(self, inbox: Inbox, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
+        if not hmac.compare_digest(headers.get(_SECRET_HEADER, "").encode(), self.secret.encode()):
+            return 401, "the secret is missing or wrong"
+        if not self.identity():
+            return 503, "not ready yet; send it again"
+        self.store(inbox, [json.loads(body)])
+        return 200, ""
 
     def store(self, inbox: Inbox, updates: list[Mapping[str, Any]]) -> None:
         """Stores updates, however they came; what is not for us moves the cursor only."""

@@ -9,21 +9,27 @@ one is the same piece of the same answer, and must be taken once.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import json
+import logging
 import time
 from typing import TYPE_CHECKING, Any, Self
 
-from hermes.base.errors import SettingsError
+from hermes.base.errors import HermesError, SettingsError, StorageError
 from hermes.gateway.platforms.base import Incoming, Later, Never, Platform, split
 from hermes.llm.transport import shared_client
 from hermes.settings.environment import secret
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from starlette.requests import Request
+    from starlette.responses import Response
 
     from hermes.gateway.platforms.base import Inbox
+    from hermes.http_server import HttpServer
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
@@ -32,6 +38,8 @@ _OLDEST = 300  # seconds a signature is good for
 _LONGEST_NAME = 200
 _TOO_MANY, _SERVER, _OK = 429, 500, 300
 _SHORTEST_SECRET = 16
+_DRAIN_SECONDS = 5
+_LOG = logging.getLogger("hermes.gateway")
 
 
 class Webhook(Platform):
@@ -65,7 +73,7 @@ class Webhook(Platform):
     def identity(self) -> str:
         return self._reply_url
 
-    def allows(self, headers: Mapping[str, str], body: bytes) -> bool:
+    def _allows(self, headers: Mapping[str, str], body: bytes) -> bool:
         """Whether a request comes from somebody who has the secret."""
         scheme, _, given = headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
@@ -75,7 +83,13 @@ class Webhook(Platform):
             return False
         return hmac.compare_digest(headers.get("x-hermes-signature", "").encode(), self._signature(stamp, body))
 
-    def incoming(self, document: Any) -> Incoming:
+    def accept(self, inbox: Inbox, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
+        if not self._allows(headers, body):
+            return 401, "the signature is missing, wrong or too old"
+        inbox.take(self.name, [self._incoming(json.loads(body))])
+        return 202, ""
+
+    def _incoming(self, document: Any) -> Incoming:
         """The message of a request; ValueError says what is wrong with it."""
         if not isinstance(document, dict):
             raise TypeError("expected a JSON object")
@@ -131,3 +145,53 @@ class Webhook(Platform):
     def _signature(self, stamp: str, body: bytes) -> bytes:
         digest = hmac.new(self._secret, f"{stamp}.".encode() + body, hashlib.sha256)
         return b"sha256=" + digest.hexdigest().encode()
+
+
+# --- the HTTP server, for every platform that calls us ----------------------------------------------------------------
+
+
+def webhook_server(platforms: Mapping[str, Platform], inbox: Inbox, *, host: str, port: int) -> HttpServer:
+    """Listens for platforms that call us, each at `/NAME`; success means that the message is stored."""
+    from starlette.applications import Starlette  # the extra `server`
+    from starlette.routing import Route
+
+    from hermes.http_server import HttpServer, listen
+
+    called = [each for each in platforms.values() if each.is_called]
+    routes = [Route(f"/{each.name}", _endpoint(each, inbox), methods=["POST"]) for each in called]
+    try:
+        listening = listen(host, port)
+    except OSError as error:
+        raise StorageError(
+            f"the gateway cannot listen on {host}:{port}; choose another gateway.port, or see what listens there"
+        ) from error
+    return HttpServer(Starlette(routes=routes), listening, drain_seconds=_DRAIN_SECONDS)
+
+
+def _endpoint(platform: Platform, inbox: Inbox) -> Callable[[Request], Awaitable[Response]]:
+    from starlette.requests import Request
+    from starlette.responses import JSONResponse
+
+    from hermes.http_server import Body, BodyLimits, BodyRefused
+
+    limits = BodyLimits(size=1 << 20, signs=50_000)
+
+    async def answer(request: Request) -> Response:
+        try:
+            body = await Request(request.scope, Body(request.receive, limits)).body()
+        except BodyRefused as refused:
+            return JSONResponse({"error": refused.message}, refused.status, refused.headers)
+        status, problem = await asyncio.to_thread(_accepted, platform, inbox, dict(request.headers), body)
+        return JSONResponse({"error": problem} if problem else {"stored": True}, status)
+
+    return answer
+
+
+def _accepted(platform: Platform, inbox: Inbox, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
+    try:
+        return platform.accept(inbox, headers, body)
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        return 400, f"this is not a message: {error}"
+    except HermesError as error:  # not stored, so not acknowledged: they will try again
+        _LOG.error("a message could not be stored: %s", error)
+        return 503, "the message could not be stored; send it again"
