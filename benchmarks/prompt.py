@@ -14,9 +14,9 @@ import tempfile
 from benchmarks.measure import best_cpu
 from hermes.agent import Agent
 from hermes.base.tokens import estimate, estimate_message
-from hermes.llm.anthropic import cache_points, with_cache_points
+from hermes.llm.anthropic import cache_points
+from hermes.llm.client import encode
 from hermes.llm.scripted import Scripted
-from hermes.llm.wire import encode
 from hermes.prompt.assembly import PromptInputs, ScanCache, assemble
 from hermes.skills.files import KNOWN_SKILLS, SkillIndex, parse_known, render_known
 
@@ -115,7 +115,6 @@ def _marking(length: int) -> dict[str, float]:
     return {
         "messages": length,
         "points_ms": best_cpu(lambda: cache_points(history), 9) * 1e3,
-        "whole_list_ms": best_cpu(lambda: with_cache_points(history), 5) * 1e3,
         "deepcopy_ms": best_cpu(lambda: copy.deepcopy(history), 2) * 1e3,
     }
 

@@ -9,9 +9,8 @@ import pytest
 from model_server import Answer, ModelServer, claude
 
 from hermes import Agent, MemorySession
-from hermes.llm.catalogue import cache_minimum
+from hermes.llm.catalogue import cache_minimum, open_model
 from hermes.llm.client import Endpoint
-from hermes.llm.connect import open_model
 from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home
 from hermes.settings.people import People

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.base.errors import SettingsError
-from hermes.llm.anthropic import cache_points, system_blocks, with_cache_points
+from hermes.llm.anthropic import Anthropic, cache_points
+from hermes.llm.client import Endpoint
 
 MARK = {"type": "ephemeral"}
 SYSTEM = {"role": "system", "content": "You are Hermes."}
@@ -18,6 +20,11 @@ SYSTEM = {"role": "system", "content": "You are Hermes."}
 
 def talk(turns: int) -> list[dict[str, Any]]:
     return [{"role": ("user", "assistant")[n % 2], "content": f"message {n}"} for n in range(turns)]
+
+
+def with_cache_points(messages: list[dict[str, Any]], *, native: bool = True) -> list[Any]:
+    marked = cache_points(messages, native=native)
+    return [marked.get(position, message) for position, message in enumerate(messages)]
 
 
 @pytest.mark.proves("prompt.cache.where")
@@ -36,8 +43,10 @@ def test_a_short_conversation_has_as_many_points_as_messages(turns: int, expecte
 def test_without_a_system_message_only_the_last_three_are_marked() -> None:
     assert sorted(cache_points(talk(5))) == [2, 3, 4]
     assert cache_points([]) == {}
-    assert system_blocks("You are Hermes.") == [{"type": "text", "text": "You are Hermes.", "cache_control": MARK}]
-    assert system_blocks("") == []
+    claude = Anthropic(Endpoint(model="m", base_url="https://example.com", wire="anthropic", cache_points="native"))
+    sent = json.loads(claude.body("You are Hermes.", talk(1), []))
+    assert sent["system"] == [{"type": "text", "text": "You are Hermes.", "cache_control": MARK}]
+    assert "system" not in json.loads(claude.body("", talk(1), []))
 
 
 @pytest.mark.proves("prompt.cache.content")

@@ -18,10 +18,11 @@ from hermes.llm.catalogue import (
     LocalServer,
     find_local_server,
     known_context,
+    list_models,
     listed_context,
+    open_model,
     resolve,
 )
-from hermes.llm.connect import list_models, open_model
 from hermes.llm.openai import OpenAICompatible
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def test_a_server_is_asked_over_the_wire_and_anything_else_is_no_server() -> Non
 
 @pytest.mark.proves("llm.import")
 def test_no_http_client_is_loaded_before_the_first_model_call() -> None:
-    wanted = ["tools.loop", "llm.openai", "llm.anthropic", "llm.catalogue", "llm.scripted", "llm.connect"]
+    wanted = ["tools.loop", "llm.openai", "llm.anthropic", "llm.catalogue", "llm.scripted"]
     code = f"import sys, {', '.join('hermes.' + each for each in wanted)}; print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert {"httpx", "httpcore", "ssl", "openai"} & set(ran.stdout.split()) == set()

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
     from telegram_server import BotApi
 
-    from hermes.llm.client import Message
-    from hermes.llm.scripted import Sent
+    from hermes.llm.client import Message, Request
     from soak.common import Options
 
 SUMMARY = "groups of a chat gateway"
@@ -149,7 +148,7 @@ def _mark(chat: int, name: str) -> str:
     return {ALL: "public", TWO: "both"}.get(chat, f"secretof{name}x")
 
 
-def _crossed(requests: Sequence[Sent]) -> Iterator[str]:
+def _crossed(requests: Sequence[Request]) -> Iterator[str]:
     """Words in a request that belong to another place."""
     for sent in requests:
         shown = sent.system + "\n".join(str(message.get("content")) for message in sent.messages)

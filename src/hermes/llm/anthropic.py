@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import SettingsError
 from hermes.base.events import Usage
 from hermes.base.text import read_arguments
-from hermes.llm.client import NO_OPTIONS, Answer, HttpModel, ended_early
-from hermes.llm.wire import encode
+from hermes.llm.client import NO_OPTIONS, Answer, HttpModel, encode, ended_early
 from hermes.storage.images import text_only
 
 if TYPE_CHECKING:
@@ -43,19 +42,6 @@ def cache_points(messages: Sequence[Message], *, ttl: str = "5m", native: bool =
         if left == 0:
             break
     return marked
-
-
-def with_cache_points(messages: Sequence[Message], *, ttl: str = "5m", native: bool = True) -> list[Message]:
-    """`messages` with the marked copies in place; for callers that send a whole list."""
-    result = list(messages)
-    for position, message in cache_points(messages, ttl=ttl, native=native).items():
-        result[position] = message
-    return result
-
-
-def system_blocks(system: str, *, ttl: str = "5m") -> list[dict[str, Any]]:
-    """A system prompt that is sent beside the messages, as Anthropic's block list with its point."""
-    return [{"type": "text", "text": system, "cache_control": marker_for(ttl)}] if system else []
 
 
 def marker_for(ttl: str) -> dict[str, str]:
@@ -322,10 +308,9 @@ class Anthropic(HttpModel):
         }
         if tools:
             options["tools"] = [tool_of(tool) for tool in tools]
-        if system and self.endpoint.cache_points:
-            options["system"] = system_blocks(system, ttl=self.endpoint.cache_ttl)
-        elif system:
-            options["system"] = [{"type": "text", "text": system}]
+        if system:
+            point = {"cache_control": marker_for(self.endpoint.cache_ttl)} if self.endpoint.cache_points else {}
+            options["system"] = [{"type": "text", "text": system, **point}]
         return options
 
     def asked(self, wishes: Options) -> dict[str, Any]:

@@ -17,17 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hermes.base.events import Usage
+    from hermes.llm.client import HttpModel, Retries
 
     # GET {address}/models: the entries of its list, or None when nothing answers there.
     Probe = Callable[[str], Sequence[Mapping[str, Any]] | None]
 
 UNKNOWN_CONTEXT = 32_768
 _TOLD_AS = ("loaded_context_length", "max_model_len", "context_length", "max_input_tokens")
+_PROBE_SECONDS = 0.5  # a server on this machine answers at once or not at all
 _NOBODYS = ("auto", "local", "custom")  # what a setting may say instead of a provider
 OWN_KEY = "HERMES_MODEL_API_KEY"  # for a server at model.base_url; a provider's key is never sent elsewhere
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Provider:
     """A company or server that offers models, and how to reach it."""
 
@@ -48,35 +50,15 @@ class LocalServer:
     models: tuple[Mapping[str, Any], ...]
 
 
+_OPENAI_NAMES = ("gpt-", "chatgpt-", "o1", "o3", "o4")
+_DEEPSEEK_NAMES = ("deepseek-chat", "deepseek-reasoner")
 PROVIDERS = {
-    provider.name: provider
-    for provider in (
-        Provider(
-            name="anthropic",
-            base_url="https://api.anthropic.com",
-            key_name="ANTHROPIC_API_KEY",
-            wire="anthropic",
-            prefixes=("claude",),
-        ),
-        Provider(
-            name="openai",
-            base_url="https://api.openai.com/v1",
-            key_name="OPENAI_API_KEY",
-            prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4"),
-        ),
-        Provider(
-            name="openrouter",
-            base_url="https://openrouter.ai/api/v1",
-            key_name="OPENROUTER_API_KEY",
-            replays_reasoning="details",
-        ),
-        Provider(
-            name="deepseek",
-            base_url="https://api.deepseek.com/v1",
-            key_name="DEEPSEEK_API_KEY",
-            prefixes=("deepseek-chat", "deepseek-reasoner"),
-            replays_reasoning="content",
-        ),
+    each.name: each
+    for each in (
+        Provider("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "anthropic", ("claude",)),
+        Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "openai", _OPENAI_NAMES),
+        Provider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", replays_reasoning="details"),
+        Provider("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "openai", _DEEPSEEK_NAMES, "content"),
     )
 }
 
@@ -321,3 +303,46 @@ def _models() -> dict[str, dict[str, Any]]:
 
 def _same_host(one: str, other: str) -> bool:
     return urlsplit(one).hostname == urlsplit(other).hostname
+
+
+# From an endpoint to a model, and the question to a server which models it has.
+
+
+def open_model(endpoint: Endpoint, retries: Retries | None = None) -> HttpModel:
+    if endpoint.wire == "anthropic":
+        from hermes.llm.anthropic import Anthropic
+
+        return Anthropic(endpoint, retries)
+    from hermes.llm.openai import OpenAICompatible
+
+    return OpenAICompatible(endpoint, retries)
+
+
+def list_models(base_url: str, key: str = "") -> list[Mapping[str, Any]] | None:
+    """The models a server names at `/models`; None when no model server answers there."""
+    import httpx
+
+    from hermes.llm.transport import shared_client
+
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    try:
+        answer = shared_client().get(f"{base_url.rstrip('/')}/models", headers=headers, timeout=_PROBE_SECONDS)
+        listed = answer.json().get("data")
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, AttributeError):
+        return None
+    if not isinstance(listed, list):
+        return None
+    return [entry for entry in listed if isinstance(entry, dict) and entry.get("id")]
+
+
+def answers(base_url: str) -> bool:
+    """Whether anything at all speaks HTTP there, also one that wants a key or names no models."""
+    import httpx
+
+    from hermes.llm.transport import shared_client
+
+    try:
+        shared_client().get(f"{base_url.rstrip('/')}/models", timeout=_PROBE_SECONDS)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return False
+    return True

@@ -36,7 +36,6 @@ from hermes.base.errors import (
     WrongKey,
 )
 from hermes.base.events import Finished, ReasoningDelta, Retrying, TextDelta, ToolCall, ToolCallStarted, Usage
-from hermes.llm.wire import WireLog, fields
 from hermes.storage.images import has_images
 
 if TYPE_CHECKING:
@@ -84,6 +83,44 @@ class Endpoint:
         if self.key_name:
             return f"check {self.key_name} in .env or the environment"
         return "the server wants a key: set HERMES_MODEL_API_KEY in .env or the environment"
+
+
+# The bytes of a request, computed once per message and joined per request, so that a request extends the one before.
+
+_SPARE = 1_000  # messages kept beyond twice the history at hand, for conversations that take turns
+
+
+def encode(content: object) -> bytes:
+    """JSON as the official clients write it; half a character, which no provider accepts, becomes a question mark."""
+    return _encoder(content).encode("utf-8", "replace")
+
+
+_encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+
+
+class WireLog:
+    """The wire bytes of every message, kept beside it. Messages are never changed in place; a changed one is new.
+
+    Keyed by the object itself, so that a conversation that is forked or compacted keeps what it still shares.
+    """
+
+    def __init__(self, encode_message: Callable[[Message], bytes]) -> None:
+        self._encode = encode_message
+        self._kept: dict[int, tuple[Message, bytes]] = {}  # holding the message keeps its id from being reused
+
+    def parts(self, messages: Sequence[Message], instead: Mapping[int, Message] = MappingProxyType({})) -> list[bytes]:
+        """The bytes of each message; those at the positions of `instead` are encoded from what is given there."""
+        kept, found = self._kept, []  # another thread may put a smaller one in its place meanwhile
+        for message in messages:
+            entry = kept.get(id(message))
+            if entry is None:
+                entry = kept[id(message)] = (message, self._encode(message))
+            found.append(entry[1])
+        for position, message in instead.items():
+            found[position] = self._encode(message)
+        if len(kept) > 2 * len(messages) + _SPARE:
+            self._kept = {id(message): kept[id(message)] for message in messages}
+        return found
 
 
 # Sorts what providers answer when something is wrong into the kinds of error somebody can act on.
@@ -348,6 +385,17 @@ def with_options(options: Options) -> dict[str, Any]:
     return {"options": options} if options else {}
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One question to a model. `cancelled` is looked at while it is answered."""
+
+    system: str
+    messages: Sequence[Message]
+    tools: Sequence[Message] = ()
+    options: Options = field(default_factory=dict)
+    cancelled: Callable[[], bool] = never
+
+
 class Model(Protocol):
     """What the loop needs from a model: a name, a window and a stream of events."""
 
@@ -398,7 +446,25 @@ class Retries:
             seconds -= _SLICE
 
 
-class Fallback:
+class OwnModel:
+    """A model of ours: `answer` gets the arguments of `stream` as one request."""
+
+    def stream(
+        self,
+        system: str,
+        messages: Sequence[Message],
+        tools: Sequence[Message] = (),
+        *,
+        cancelled: Callable[[], bool] = never,
+        options: Options = NO_OPTIONS,
+    ) -> Iterator[ModelEvent]:
+        return self.answer(Request(system=system, messages=messages, tools=tools, options=options, cancelled=cancelled))
+
+    def answer(self, request: Request) -> Iterator[ModelEvent]:
+        raise NotImplementedError
+
+
+class Fallback(OwnModel):
     """Several models as one: when the first cannot answer, the next is asked."""
 
     def __init__(self, models: Sequence[Model]) -> None:
@@ -421,30 +487,23 @@ class Fallback:
         """The smallest: whatever fits into it, every model of the row can answer."""
         return min(model.context_length for model in self._models)
 
-    def stream(
-        self,
-        system: str,
-        messages: Sequence[Message],
-        tools: Sequence[Message] = (),
-        *,
-        cancelled: Callable[[], bool] = never,
-        options: Options = NO_OPTIONS,
-    ) -> Iterator[ModelEvent]:
-        more = with_options(options)
-        *others, last = self._models
-        for model, following in zip(others, self._models[1:], strict=True):
+    def answer(self, request: Request) -> Iterator[ModelEvent]:
+        more = with_options(request.options)
+        for model, following in zip(self._models, [*self._models[1:], None], strict=True):
             try:
-                yield from model.stream(system, messages, tools, cancelled=cancelled, **more)
-            except ContextTooLong:
-                raise  # a shorter conversation is the cure, not another model
+                yield from model.stream(
+                    request.system, request.messages, request.tools, cancelled=request.cancelled, **more
+                )
             except ModelError as error:
+                # For one that is too long, a shorter conversation is the cure, not another model.
+                if following is None or isinstance(error, ContextTooLong):
+                    raise
                 yield Retrying(error=error, seconds=0, model=following.name)
             else:
                 return
-        yield from last.stream(system, messages, tools, cancelled=cancelled, **more)
 
 
-class HttpModel:
+class HttpModel(OwnModel):
     """A model behind HTTP; `path`, `body`, `options`, `headers` and `read` are the wire's own."""
 
     path: str
@@ -482,7 +541,8 @@ class HttpModel:
             for name, content in wanted.items():  # what is asked for wins over what is configured
                 both = isinstance(content, dict) and isinstance(given.get(name), dict)
                 given[name] = given[name] | content if both else content
-            fixed = self._fixed = (system, list(tools), wanted, b"{" + fields(given.items()) + b'"messages":[')
+            first = b"".join(encode(name) + b":" + encode(content) + b"," for name, content in given.items())
+            fixed = self._fixed = (system, list(tools), wanted, b"{" + first + b'"messages":[')
         return fixed[3]
 
     def options(self, system: str, tools: Sequence[Message]) -> dict[str, Any]:
@@ -503,34 +563,27 @@ class HttpModel:
         """The events of one answer; raises what `ended_early` returns when the answer has no end."""
         raise NotImplementedError
 
-    def stream(
-        self,
-        system: str,
-        messages: Sequence[Message],
-        tools: Sequence[Message] = (),
-        *,
-        cancelled: Callable[[], bool] = never,
-        options: Options = NO_OPTIONS,
-    ) -> Iterator[ModelEvent]:
-        body, headers = self.body(system, messages, tools, options), self.headers(options)
+    def answer(self, request: Request) -> Iterator[ModelEvent]:
+        given = (request.system, request.messages, request.tools, request.options)
+        body, headers = self.body(*given), self.headers(request.options)
         attempt = 0
         while True:
             attempt += 1
             try:
-                yield from self._once(body, headers, cancelled)
+                yield from self._once(body, headers, request.cancelled)
             except ModelError as error:
-                if self._sees and _is_about_images(error, self.name) and has_images(messages):
+                if self._sees and _is_about_images(error, self.name) and has_images(request.messages):
                     # The image stays in the conversation, so every later turn would fail as well.
                     yield Retrying(error=_cannot_see(self.endpoint, error), seconds=0, model=self.name)
                     self._sees, self._log = False, WireLog(self._encode)  # from now on images are placeholders
-                    body = self.body(system, messages, tools, options)
+                    body = self.body(*given)
                     continue
                 seconds = self._patience.before_retry(error, attempt)
                 if seconds is None:
                     raise
                 retries = self._patience.attempts - 1
                 yield Retrying(error=error, seconds=seconds, model=self.name, retry=attempt, retries=retries)
-                self._patience.pause(seconds, cancelled)
+                self._patience.pause(seconds, request.cancelled)
             else:
                 return
 

@@ -17,23 +17,23 @@ import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import ExtraMissing, ModelUnreachable, NotFound, command
 from hermes.base.events import Finished, TextDelta
-from hermes.llm.client import NO_OPTIONS, Answer, Endpoint, never
+from hermes.llm.client import Answer, Endpoint, OwnModel
 from hermes.llm.openai import OpenAICompatible
 from hermes.storage.files import ErrorOutput, Folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator
     from typing import BinaryIO
 
     from hermes.base.events import ModelEvent
-    from hermes.llm.client import Message, Options
+    from hermes.llm.client import Request
 
 _OPENINGS = ("{", "```json", "```\n{", "<tool_call>")
 _WRAPPING = re.compile(r"^(?:```(?:json)?|<tool_call>)\s*|\s*(?:```|</tool_call>)$")
@@ -162,7 +162,7 @@ def installed(model: str = DEFAULT, home: str = "") -> bool:
     return _engine_is_there() and _weights(chosen, home) is not None
 
 
-class EmbeddedModel:
+class EmbeddedModel(OwnModel):
     """Starts its server with the first question. Models of the same name in one process share one server."""
 
     one_at_a_time = True  # a question asked meanwhile waits, and takes the cache of the one before
@@ -182,24 +182,16 @@ class EmbeddedModel:
     def context_length(self) -> int:
         return self.about.context_length
 
-    def stream(
-        self,
-        system: str,
-        messages: Sequence[Message],
-        tools: Sequence[Message] = (),
-        *,
-        cancelled: Callable[[], bool] = never,
-        options: Options = NO_OPTIONS,
-    ) -> Iterator[ModelEvent]:
+    def answer(self, request: Request) -> Iterator[ModelEvent]:
         if self._client is None:
             self._client = OpenAICompatible(self.start())
         if not self.about.calls_tools:  # it would only read their descriptions for seconds
-            if "tool_choice" in options:
+            if "tool_choice" in request.options:
                 raise self._client.refuse("tool_choice")
-            yield from self._client.stream(system, messages, cancelled=cancelled, options=options)
+            yield from self._client.answer(replace(request, tools=()))
             return
-        known = [tool["function"]["name"] for tool in tools]
-        yield from with_calls(self._client.stream(system, messages, tools, cancelled=cancelled, options=options), known)
+        known = [tool["function"]["name"] for tool in request.tools]
+        yield from with_calls(self._client.answer(request), known)
 
     def start(self) -> Endpoint:
         """Where the running server is; any client that speaks the OpenAI or the Anthropic wire may use it."""

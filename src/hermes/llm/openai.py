@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.events import Usage
 from hermes.llm.anthropic import cache_points
-from hermes.llm.client import DONE, NO_OPTIONS, Answer, HttpModel, ended_early
-from hermes.llm.wire import encode
+from hermes.llm.client import DONE, NO_OPTIONS, Answer, HttpModel, encode, ended_early
 from hermes.storage.images import text_only, words_of
 
 if TYPE_CHECKING:
@@ -37,19 +36,14 @@ class OpenAICompatible(HttpModel):
         self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS
     ) -> bytes:
         """Everything that stays the same comes before the messages, so each request begins with the one before it."""
-        first = self._encode({"role": "system", "content": system}) if system else b""
-        if not self.endpoint.cache_points:
-            comma = b"," if first and messages else b""
-            return self._log.body(self.beginning(system, tools, wishes) + first + comma, messages)
         everything = [{"role": "system", "content": system}, *messages] if system else messages
         shift = 1 if system else 0
-        points = cache_points(everything, ttl=self.endpoint.cache_ttl, native=False)
-        first = self._encode(points.pop(0)) if system and 0 in points else first
+        ttl, marked = self.endpoint.cache_ttl, bool(self.endpoint.cache_points)
+        points = cache_points(everything, ttl=ttl, native=False) if marked else {}
+        first = [self._encode(points.pop(0, everything[0]))] if system else []
         parts = self._log.parts(messages, {position - shift: message for position, message in points.items()})
-        if first:
-            parts.insert(0, first)
         # One join: each further copy of a long conversation costs more than everything else here.
-        return b"".join((self.beginning(system, tools, wishes), b",".join(parts), b"]}"))
+        return b"".join((self.beginning(system, tools, wishes), b",".join(first + parts), b"]}"))
 
     def headers(self, wishes: Options = NO_OPTIONS) -> dict[str, str]:
         del wishes

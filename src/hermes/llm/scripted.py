@@ -11,20 +11,20 @@ from __future__ import annotations
 import json
 import os
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from hermes.base.errors import Interrupted, ModelError, ModelRefused, SettingsError
 from hermes.base.events import Usage
 from hermes.base.tokens import estimate
-from hermes.llm.client import NO_OPTIONS, Answer, never
+from hermes.llm.client import Answer, OwnModel
 from hermes.storage.images import words_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hermes.base.events import ModelEvent
-    from hermes.llm.client import Message, Options
+    from hermes.llm.client import Message, Request
 
     Step: TypeAlias = "str | Reply | ModelError"
     Choice: TypeAlias = Callable[[Sequence[Message]], Step]
@@ -46,44 +46,26 @@ class Reply:
     fails: ModelError | None = None  # raised after everything was streamed, as when a connection breaks
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """A request that a scripted model received."""
-
-    system: str
-    messages: list[Message]
-    tools: list[Message]
-    options: Options = field(default_factory=dict)
-
-
 @dataclass(slots=True)
-class Scripted:
+class Scripted(OwnModel):
     """A model that answers from a script, for demos and tests."""
 
     steps: Sequence[Step | Choice]
     name: str = "scripted"
     context_length: int = 32_768
-    requests: list[Sent] = field(default_factory=list)
+    requests: list[Request] = field(default_factory=list)
 
-    def stream(
-        self,
-        system: str,
-        messages: Sequence[Message],
-        tools: Sequence[Message] = (),
-        *,
-        cancelled: Callable[[], bool] = never,
-        options: Options = NO_OPTIONS,
-    ) -> Iterator[ModelEvent]:
-        if cancelled():
+    def answer(self, request: Request) -> Iterator[ModelEvent]:
+        if request.cancelled():
             raise Interrupted("stopped before the model was asked")
         number = len(self.requests)
-        self.requests.append(Sent(system=system, messages=list(messages), tools=list(tools), options=options))
-        step = self.step(number, messages)
+        self.requests.append(replace(request, messages=list(request.messages), tools=list(request.tools)))
+        step = self.step(number, request.messages)
         if isinstance(step, ModelError):
             raise step
         reply = Reply(text=step) if isinstance(step, str) else step
-        for event in self._events(number, reply, system, messages):
-            if cancelled():
+        for event in self._events(number, reply, request):
+            if request.cancelled():
                 raise Interrupted("stopped while the model was answering")
             yield event
             time.sleep(reply.pause)
@@ -95,7 +77,7 @@ class Scripted:
         step = self.steps[number]
         return step if isinstance(step, str | Reply | ModelError) else step(messages)
 
-    def _events(self, number: int, reply: Reply, system: str, messages: Sequence[Message]) -> Iterator[ModelEvent]:
+    def _events(self, number: int, reply: Reply, request: Request) -> Iterator[ModelEvent]:
         answer = Answer(self.name)
         for piece in _pieces(reply.reasoning):
             yield answer.think(piece)
@@ -108,7 +90,7 @@ class Scripted:
         if reply.fails is not None:
             raise reply.fails
         answer.reason = reply.reason
-        answer.usage = reply.usage or _estimated(reply, system, messages)
+        answer.usage = reply.usage or _estimated(reply, request)
         yield from answer.finish()
 
 
@@ -116,8 +98,8 @@ def _pieces(text: str) -> Iterator[str]:
     return (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
 
 
-def _estimated(reply: Reply, system: str, messages: Sequence[Message]) -> Usage:
-    sent = estimate(system) + sum(estimate(words_of(message.get("content"))) for message in messages)
+def _estimated(reply: Reply, request: Request) -> Usage:
+    sent = estimate(request.system) + sum(estimate(words_of(each.get("content"))) for each in request.messages)
     return Usage(input_tokens=sent, output_tokens=estimate(reply.text) + estimate(reply.reasoning))
 
 

@@ -230,8 +230,7 @@ def _opened(
 ) -> Model:
     from dataclasses import replace
 
-    from hermes.llm.catalogue import find_local_server, is_at_vendor, resolve
-    from hermes.llm.connect import list_models, open_model
+    from hermes.llm.catalogue import find_local_server, is_at_vendor, list_models, open_model, resolve
     from hermes.settings.environment import secret
     from hermes.settings.home import Home
 

@@ -19,8 +19,7 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.chat.screen import Screen, TurnView, compacted_in_words
 from hermes.conversations.database import SessionDB
-from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, find_local_server, listed_context
-from hermes.llm.connect import answers, list_models
+from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, answers, find_local_server, list_models, listed_context
 from hermes.llm.embedded import DEFAULT, MODELS, SIZE, EmbeddedModel, fetch, installed
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.models import answer, main_model
