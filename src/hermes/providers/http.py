@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
@@ -22,10 +22,11 @@ if TYPE_CHECKING:
 
     Shape = type | tuple[type, ...] | dict[str, Any] | list[Any] | None
 
-Found = TypeVar("Found")
 _LARGEST_ANSWER = 16 << 20
 _LONGEST_QUOTE = 300
 _SHORTEST_SECRET = 6
+_NO_ANSWER = object()
+_MISSING = (404, 410)
 _BUSY = frozenset({408, 425})  # like 5xx: the same request may work later
 _MARKUP = re.compile(r"<[^>]{0,500}>")
 
@@ -61,8 +62,8 @@ class Remote:
     def put(self, path: str, body: Any = None, *, expect: Shape = None, **more: Any) -> Any:
         return self.request("PUT", path, body, expect=expect, **more)
 
-    def delete(self, path: str, *, expect: Shape = None, **more: Any) -> Any:
-        return self.request("DELETE", path, expect=expect, **more)
+    def delete(self, path: str, body: Any = None, *, expect: Shape = None, **more: Any) -> Any:
+        return self.request("DELETE", path, body, expect=expect, **more)
 
     def request(
         self,
@@ -75,8 +76,12 @@ class Remote:
         timeout: float | None = None,
         expect: Shape = dict,
         files: Any = None,
+        otherwise: Any = _NO_ANSWER,
     ) -> Any:
-        """One call; `expect=None` accepts any answer except HTML, even an empty one; `expect=str` returns text."""
+        """One call; `expect=None` accepts any answer except HTML, even an empty one; `expect=str` returns text.
+
+        `otherwise` is returned if the service answers "not found".
+        """
         sent = {**self._headers, **(headers or {})}
         arguments: dict[str, Any] = {"headers": sent, "params": _sendable(params)}
         if files is not None:
@@ -103,6 +108,8 @@ class Remote:
         except httpx.HTTPError as error:
             broke = f"{self.name}: the connection broke: {self._hidden(str(error) or type(error).__name__)}"
             raise ProviderError(f"{broke} (it is tried again later)", kind="busy") from error
+        if answer.status_code in _MISSING and otherwise is not _NO_ANSWER:
+            return otherwise
         if answer.status_code >= 400:  # noqa: PLR2004 - where HTTP errors begin
             raise self._failure(answer, data)
         return self._decoded(answer, data, expect)
@@ -130,7 +137,7 @@ class Remote:
             return ProviderError(f"{answered} ({asked})", kind="limited", seconds=wait, status=status)
         if status in _BUSY or status >= 500:  # noqa: PLR2004
             return ProviderError(f"{answered} (it is tried again later)", kind="busy", seconds=wait, status=status)
-        if status in (404, 410):
+        if status in _MISSING:
             return ProviderError(f"{answered} (check the address {self.base_url})", kind="missing", status=status)
         return ProviderError(f"{answered} (the request was refused)", kind="refused", status=status)
 
@@ -158,16 +165,6 @@ class Remote:
             text = text.replace(each, "[key]")
         text = mask_secrets(" ".join(text.split()))
         return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "…"
-
-
-def unless_missing(ask: Callable[[], Found], otherwise: Found) -> Found:
-    """The answer of the service, or `otherwise` if it answers "not found"."""
-    try:
-        return ask()
-    except ProviderError as error:
-        if error.kind != "missing":
-            raise
-        return otherwise
 
 
 def misfit(shape: Shape, found: Any, where: str = "the answer") -> str:

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from hermes.base.errors import ProviderError
 from hermes.providers.config import configured, described, read_config, read_elsewhere
 from hermes.providers.delivery import TurnBatches
-from hermes.providers.http import Remote, unless_missing
+from hermes.providers.http import Remote
 from hermes.providers.service import (
     ServiceProvider,
     bullets,
@@ -40,63 +40,6 @@ _RECALL_SECONDS = 3.0
 _FACT = {"id": str, "text": str}
 
 
-class Hindsight:
-    """Hindsight's HTTP API."""
-
-    def __init__(self, base_url: str, key: str, *, timeout: float) -> None:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._remote = Remote("hindsight", base_url, headers=headers, secrets=[key], timeout=timeout)
-
-    def version(self) -> str:
-        return str(self._remote.get("/version", expect={"api_version": str})["api_version"])
-
-    def describe_bank(self, bank: str, **missions: str) -> None:
-        self._remote.put(_bank(bank), missions, expect={"bank_id": str})
-
-    def retain(self, bank: str, item: dict[str, Any], *, wait: bool = True, key: str = "") -> None:
-        """Stores a document. It replaces one of the same id, so that a second attempt stores nothing twice."""
-        body: dict[str, Any] = {"items": [{**item, "update_mode": "replace"}], "async": not wait}
-        if key and not wait:
-            body["operation_id"] = str(uuid.uuid5(uuid.NAMESPACE_OID, key))  # the same for every attempt
-        self._remote.post(f"{_bank(bank)}/memories", body, expect={"success": bool})
-
-    def recall(self, bank: str, query: str, *, seconds: float | None = None, **options: Any) -> list[dict[str, Any]]:
-        path, body, shape = f"{_bank(bank)}/memories/recall", {"query": query, **options}, {"results": [_FACT]}
-        nothing: dict[str, Any] = {"results": []}  # a bank does not exist until something is stored in it
-        found = unless_missing(lambda: self._remote.post(path, body, expect=shape, timeout=seconds), nothing)
-        return list(found["results"])
-
-    def reflect(self, bank: str, query: str, **options: Any) -> str:
-        body = {"query": query, **options}
-        found = self._remote.post(f"{_bank(bank)}/reflect", body, expect={"text": str})
-        return str(found["text"]).strip()
-
-    def sources(self, bank: str, memory_id: str) -> list[str]:
-        """The documents that a memory comes from; an observation comes from other memories."""
-        memory = self._remote.get(f"{_bank(bank)}/memories/{quote(memory_id, safe='')}", expect=dict)
-        if memory.get("document_id"):
-            return [str(memory["document_id"])]
-        behind = memory.get("source_memory_ids") or memory.get("source_fact_ids") or ()
-        found = [document for each in behind for document in self.sources(bank, str(each))]
-        return list(dict.fromkeys(found))
-
-    def drop(self, bank: str, document: str) -> int:
-        """Deletes a document and the memories made from it; returns their number."""
-        path, shape = f"{_bank(bank)}/documents/{quote(document, safe='')}", {"memory_units_deleted": int}
-        found = unless_missing(lambda: self._remote.delete(path, expect=shape), {"memory_units_deleted": 0})
-        return int(found["memory_units_deleted"])
-
-    def drop_bank(self, bank: str) -> int:
-        found = self._remote.delete(_bank(bank), expect={"success": bool})
-        return int(found.get("deleted_count") or 0)
-
-    def documents(self, bank: str) -> int:
-        path, shape = f"{_bank(bank)}/documents", {"items": list, "total": int}
-        return int(
-            unless_missing(lambda: self._remote.get(path, params={"limit": 1}, expect=shape), {"total": 0})["total"]
-        )
-
-
 def _bank(bank: str) -> str:
     return f"/v1/default/banks/{quote(bank, safe='')}"
 
@@ -104,7 +47,7 @@ def _bank(bank: str) -> str:
 _HEADING = "## Hindsight Memory"
 
 
-class HindsightProvider(ServiceProvider[Hindsight]):
+class HindsightProvider(ServiceProvider[Remote]):
     """External memory in Hindsight."""
 
     name = "hindsight"
@@ -138,9 +81,10 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         return key + super()._missing(values)
 
     def _connect(self) -> None:
-        config = self._config
-        url, key = str(config["api_url"]), str(config["api_key"] or "")
-        self._api = Hindsight(url, key, timeout=float(config["timeout"]))
+        config, key = self._config, str(self._config["api_key"] or "")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        url, timeout = str(config["api_url"]), float(config["timeout"])
+        self._api = Remote(self.name, url, headers=headers, secrets=[key], timeout=timeout)
 
     # --- hooks ------------------------------------------------------------------------------------------------------
 
@@ -181,7 +125,7 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         self._store(entry.session, item, wait=True)
 
     def _withdraw(self, entry: Entry) -> None:
-        self._opened().drop(self._bank(entry.session), entry_id(entry.target, entry.text))
+        self._drop(self._bank(entry.session), entry_id(entry.target, entry.text))
 
     def on_session_end(
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
@@ -196,9 +140,11 @@ class HindsightProvider(ServiceProvider[Hindsight]):
 
     def check_connection(self) -> str:
         api, bank = self._opened(), self._bank(self._session_id)
-        version = api.version()
+        version = api.get("/version", expect={"api_version": str})["api_version"]
         self._describe(bank)
-        return f"Hindsight {version} answers, {api.documents(bank):,} documents in the bank {bank}"
+        path, shape = f"{_bank(bank)}/documents", {"items": list, "total": int}
+        documents = int(api.get(path, params={"limit": 1}, expect=shape, otherwise={"total": 0})["total"])
+        return f"Hindsight {version} answers, {documents:,} documents in the bank {bank}"
 
     def _forget(self) -> str:
         template = str(self._config["bank_id_template"])
@@ -209,7 +155,8 @@ class HindsightProvider(ServiceProvider[Hindsight]):
                 kind="refused",
             )
         bank = self._bank(self._session_id)
-        return f"deleted the bank {bank} with {self._opened().drop_bank(bank):,} memories"
+        gone = int(self._opened().delete(_bank(bank), expect={"success": bool}).get("deleted_count") or 0)
+        return f"deleted the bank {bank} with {gone:,} memories"
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
@@ -233,11 +180,11 @@ class HindsightProvider(ServiceProvider[Hindsight]):
 
     def hindsight_forget(self, args: dict[str, Any]) -> dict[str, Any]:
         memory_id = text_of(args, "memory_id")
-        api, bank = self._opened(), self._bank(self._session_id)
-        documents = api.sources(bank, memory_id)
+        bank = self._bank(self._session_id)
+        documents = self._sources(bank, memory_id)
         if not documents:
             raise ProviderError(f"{memory_id} comes from no document; it is deleted with its sources", kind="refused")
-        gone = sum(api.drop(bank, document) for document in documents)
+        gone = sum(self._drop(bank, document) for document in documents)
         return {"result": "forgotten", "memory_id": memory_id, "memories_deleted": gone}
 
     # --- how --------------------------------------------------------------------------------------------------------
@@ -250,7 +197,10 @@ class HindsightProvider(ServiceProvider[Hindsight]):
 
         def ask(types: list[str]) -> list[dict[str, Any]]:
             # An observation replaces the facts that it was made from.
-            return self._opened().recall(bank, asked, seconds=seconds, types=types, prefer_observations=True, **options)
+            body = {"query": asked, "types": types, "prefer_observations": True, **options}
+            nothing: dict[str, Any] = {"results": []}  # a bank does not exist until something is stored in it
+            path, shape = f"{_bank(bank)}/memories/recall", {"results": [_FACT]}
+            return list(self._opened().post(path, body, expect=shape, timeout=seconds, otherwise=nothing)["results"])
 
         found = ask(types)
         # What was said a moment ago has no observation yet.
@@ -259,7 +209,22 @@ class HindsightProvider(ServiceProvider[Hindsight]):
     def _thought(self, query: str, session: str) -> str:
         bank = self._bank(session)
         self._describe(bank)
-        return self._opened().reflect(bank, query, budget=self._config["recall_budget"], **self._filter())
+        body = {"query": query, "budget": self._config["recall_budget"], **self._filter()}
+        return str(self._opened().post(f"{_bank(bank)}/reflect", body, expect={"text": str})["text"]).strip()
+
+    def _sources(self, bank: str, memory_id: str) -> list[str]:
+        """The documents that a memory comes from; an observation comes from other memories."""
+        memory = self._opened().get(f"{_bank(bank)}/memories/{quote(memory_id, safe='')}", expect=dict)
+        if memory.get("document_id"):
+            return [str(memory["document_id"])]
+        behind = memory.get("source_memory_ids") or memory.get("source_fact_ids") or ()
+        found = [document for each in behind for document in self._sources(bank, str(each))]
+        return list(dict.fromkeys(found))
+
+    def _drop(self, bank: str, document: str) -> int:
+        """Deletes a document and the memories made from it; returns their number."""
+        path, what = f"{_bank(bank)}/documents/{quote(document, safe='')}", "memory_units_deleted"
+        return int(self._opened().delete(path, expect={what: int}, otherwise={what: 0})[what])
 
     def _filter(self) -> dict[str, Any]:
         tags = _words(self._config["recall_tags"])
@@ -294,11 +259,15 @@ class HindsightProvider(ServiceProvider[Hindsight]):
         return TurnBatches(self.name, self._home, self._store_turns)
 
     def _store(self, session: str, item: dict[str, Any], *, wait: bool, key: str = "") -> None:
+        """Stores a document. It replaces one of the same id, so that a second attempt stores nothing twice."""
         bank = self._bank(session)
         self._describe(bank)
         scopes = self._config["observation_scopes"]
         more = {"observation_scopes": scopes} if scopes else {}
-        self._opened().retain(bank, {**item, **more}, wait=wait, key=key)
+        body: dict[str, Any] = {"items": [{**item, **more, "update_mode": "replace"}], "async": not wait}
+        if key and not wait:
+            body["operation_id"] = str(uuid.uuid5(uuid.NAMESPACE_OID, key))  # the same for every attempt
+        self._opened().post(f"{_bank(bank)}/memories", body, expect={"success": bool})
 
     def _describe(self, bank: str) -> None:
         """Tells the server once what the bank is for."""
@@ -307,7 +276,8 @@ class HindsightProvider(ServiceProvider[Hindsight]):
             "retain_mission": str(self._config["bank_retain_mission"] or ""),
         }
         if any(missions.values()) and bank not in self._described:
-            self._opened().describe_bank(bank, **{name: text for name, text in missions.items() if text})
+            given = {name: text for name, text in missions.items() if text}
+            self._opened().put(_bank(bank), given, expect={"bank_id": str})
             self._described.add(bank)
 
     def _tags(self, session: str, *more: str) -> list[str]:

@@ -13,7 +13,7 @@ from hermes.base.errors import ProviderError
 from hermes.base.values import value
 from hermes.providers.config import TEXTS, configured, described, home_of, read_config, read_elsewhere, save_config
 from hermes.providers.delivery import TurnBatches
-from hermes.providers.http import Remote, unless_missing
+from hermes.providers.http import Remote
 from hermes.providers.service import (
     SendOnce,
     ServiceProvider,
@@ -89,30 +89,32 @@ class Honcho:
         """How many messages of a session carry this metadata."""
         path, body = f"{self._session(session)}/messages/list", {"filters": {"metadata": metadata}}
         shape = {"items": list, "total": int}
-        found = unless_missing(lambda: self._remote.post(path, body, expect=shape), {"total": 0})
-        return int(found["total"])
+        return int(self._remote.post(path, body, expect=shape, otherwise={"total": 0})["total"])
 
     def search(self, peer: str, query: str, limit: int) -> list[dict[str, Any]]:
-        body = {"query": query, "limit": limit}
-        found = self._remote.post(f"{self._peer(peer)}/search", body, expect=[_MESSAGE])
-        return list(found)
+        return list(
+            self._remote.post(f"{self._peer(peer)}/search", {"query": query, "limit": limit}, expect=[_MESSAGE])
+        )
 
     # --- what is known ------------------------------------------------------------------------------------------------
 
     def known(self, observer: str, target: str, query: str, *, seconds: float) -> dict[str, Any]:
-        """What one peer knows about another for a query, and the card."""
+        """What one peer knows about another for a query, and the card; nothing if there is no such peer yet."""
         params = {"target": target, "search_query": query or None}
         shape = {"peer_id": str, "representation?": str, "peer_card?": [str]}
-        return self._or_nothing(f"{self._peer(observer)}/context", params, shape, seconds)
+        path = f"{self._peer(observer)}/context"
+        return dict(self._remote.get(path, params=params, expect=shape, timeout=seconds, otherwise={}))
 
     def conversation(self, session: str, *, tokens: int | None, seconds: float) -> dict[str, Any]:
-        """The summary of a session and its last messages."""
+        """The summary of a session and its last messages; nothing if there is no such session yet."""
         params = {"summary": "true", "tokens": tokens}
         shape = {"id": str, "messages": [_MESSAGE], "summary?": {"content": str}}
-        return self._or_nothing(f"{self._session(session)}/context", params, shape, seconds)
+        path = f"{self._session(session)}/context"
+        return dict(self._remote.get(path, params=params, expect=shape, timeout=seconds, otherwise={}))
 
     def card(self, observer: str, target: str) -> list[str]:
-        found = self._or_nothing(f"{self._peer(observer)}/card", {"target": target}, {"peer_card?": [str]}, 10.0)
+        path, shape = f"{self._peer(observer)}/card", {"peer_card?": [str]}
+        found = self._remote.get(path, params={"target": target}, expect=shape, timeout=10.0, otherwise={})
         return list(found.get("peer_card") or ())
 
     def set_card(self, observer: str, target: str, lines: list[str]) -> list[str]:
@@ -145,20 +147,14 @@ class Honcho:
     def conclusions(self, observer: str, observed: str, query: str = "", *, most: int = _MOST) -> list[dict[str, Any]]:
         """The conclusions about a peer: all, or those nearest to a query."""
         filters = {"filters": {"observer_id": observer, "observed_id": observed}}
-
-        def ask() -> list[dict[str, Any]]:
-            if not query:
-                return list(self._pages(f"{self._root}/conclusions/list", filters, _CONCLUSION))[:most]
-            body = {"query": query, "top_k": min(most, _MOST), **filters}
-            path = f"{self._root}/conclusions/query"
-            return list(self._remote.post(path, body, expect=[_CONCLUSION]))
-
-        return unless_missing(ask, [])  # nobody has said anything in this workspace yet
+        if not query:
+            return list(self._pages(f"{self._root}/conclusions/list", filters, _CONCLUSION))[:most]
+        body = {"query": query, "top_k": min(most, _MOST), **filters}
+        return list(self._remote.post(f"{self._root}/conclusions/query", body, expect=[_CONCLUSION], otherwise=[]))
 
     def drop_conclusion(self, conclusion_id: str) -> bool:
         path = f"{self._root}/conclusions/{_part(conclusion_id)}"
-        gone = object()
-        return unless_missing(lambda: self._remote.delete(path), gone) is not gone
+        return self._remote.delete(path, otherwise=False) is not False
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
@@ -166,17 +162,10 @@ class Honcho:
         page, pages = 1, 1
         while page <= pages:
             shape = {"items": [each], "pages": int}
-            params = {"page": page, "size": _MOST}
-            found = self._remote.post(path, body, params=params, expect=shape)
+            params, nothing = {"page": page, "size": _MOST}, {"items": (), "pages": 0}
+            found = self._remote.post(path, body, params=params, expect=shape, otherwise=nothing)
             yield from found["items"]
             page, pages = page + 1, found["pages"]
-
-    def _or_nothing(self, path: str, params: dict[str, Any], shape: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The answer, or an empty one if the peer or session does not exist yet."""
-        found: dict[str, Any] = unless_missing(
-            lambda: self._remote.get(path, params=params, expect=shape, timeout=seconds), {}
-        )
-        return found
 
     def _peer(self, peer: str) -> str:
         return f"{self._root}/peers/{_part(peer)}"

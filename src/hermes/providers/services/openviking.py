@@ -14,7 +14,7 @@ from urllib.parse import quote
 from hermes.base.errors import ProviderError
 from hermes.providers.base import RECALLED
 from hermes.providers.config import configured, described, read_config, read_elsewhere, save_config
-from hermes.providers.http import Remote, misfit, unless_missing
+from hermes.providers.http import Remote, misfit
 from hermes.providers.service import (
     SendOnce,
     ServiceProvider,
@@ -71,7 +71,7 @@ class OpenViking:
         """Whether messages of a turn have arrived and are not committed yet."""
         path, shape = f"{_session(session)}/context", {"messages": [dict]}
         nothing: dict[str, Any] = {"messages": []}
-        found = unless_missing(lambda: self._call("GET", path, shape=shape), nothing)
+        found = self._call("GET", path, shape=shape, otherwise=nothing)
         return any(message.get("turn_id") == turn_id for message in found["messages"])
 
     def commit(self, session: str) -> str:
@@ -83,12 +83,12 @@ class OpenViking:
         return [str(each["session_id"]) for each in self._call("GET", "sessions", shape=[{"session_id": str}])]
 
     def drop_session(self, session: str) -> None:
-        unless_missing(lambda: self._remote.delete(f"/api/v1/{_session(session)}"), None)
+        self._remote.delete(f"/api/v1/{_session(session)}", otherwise=None)
 
     def outcome(self, task: str) -> tuple[str, str]:
         """The state of a task (pending, running, completed, failed) and its error."""
         path, forgotten = f"tasks/{quote(task, safe='')}", {"status": "completed"}  # old tasks are forgotten
-        found = unless_missing(lambda: self._call("GET", path, shape={"status": str}), forgotten)
+        found = self._call("GET", path, shape={"status": str}, otherwise=forgotten)
         return str(found["status"]), str(found.get("error") or "")
 
     # --- recall -------------------------------------------------------------------------------------------------------
@@ -130,8 +130,7 @@ class OpenViking:
 
     def below(self, uri: str) -> list[str]:
         """The folders and files in a folder; none if it does not exist."""
-        shape, nothing = [{"uri": str}], list[dict[str, Any]]()
-        found = unless_missing(lambda: self._call("GET", "fs/ls", shape=shape, params={"uri": uri}), nothing)
+        found = self._call("GET", "fs/ls", shape=[{"uri": str}], params={"uri": uri}, otherwise=[])
         return [str(each["uri"]) for each in found]
 
     def browse(self, action: str, uri: str) -> Any:
@@ -148,9 +147,8 @@ class OpenViking:
 
     def delete(self, uri: str, *, below: bool = False) -> int:
         """Deletes a file, or with `below` a folder and its contents; returns the number of files."""
-        params = {"uri": uri, "recursive": str(below).lower()}
-        nothing = {"estimated_deleted_count": 0}
-        found = unless_missing(lambda: self._call("DELETE", "fs", shape={"uri": str}, params=params), nothing)
+        params, nothing = {"uri": uri, "recursive": str(below).lower()}, {"uri": uri, "estimated_deleted_count": 0}
+        found = self._call("DELETE", "fs", shape={"uri": str}, params=params, otherwise=nothing)
         return int(found.get("estimated_deleted_count", 1))
 
     def add_resource(self, body: dict[str, Any], seconds: float) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.providers.config import described
-from hermes.providers.http import Remote, unless_missing
+from hermes.providers.http import Remote
 from hermes.providers.service import (
     ServiceProvider,
     bullets,
@@ -32,86 +32,7 @@ _QUICK, _INGEST, _FILE, _INGEST_FILE = 5.0, 15.0, 30.0, 60.0
 _RECALL_SECONDS = 3.0
 _LISTED = 200
 _CONTEXT_TOKENS = 1200
-
-
-class RetainDB:
-    """RetainDB's HTTP API."""
-
-    def __init__(self, base_url: str, key: str, project: str, user_id: str) -> None:
-        headers = {"x-sdk-runtime": "hermes-plugin"}
-        if key:
-            headers |= {"Authorization": f"Bearer {key}", "X-API-Key": key}
-        self._remote = Remote("retaindb", base_url, headers=headers, secrets=[key], timeout=8)
-        self.project = project
-        self.user_id = user_id
-
-    def search(self, query: str, session_id: str, top_k: int) -> list[dict[str, Any]]:
-        body = {**self._whose(session_id), "query": query, "top_k": top_k, "include_pending": True}
-        found = self._remote.post("/v1/memory/search", body, expect=dict)
-        return memories_in(found)
-
-    def context(self, query: str, session_id: str, *, seconds: float | None = None) -> dict[str, Any]:
-        wanted = {"query": query, "include_memories": True, "max_tokens": _CONTEXT_TOKENS}
-        body = {**self._whose(session_id), **wanted}
-        found = self._remote.post("/v1/context/query", body, expect=dict, timeout=seconds)
-        slim: dict[str, Any] = without_vectors(found)
-        return slim
-
-    def profile(self) -> list[dict[str, Any]]:
-        path = f"/v1/memory/profile/{quote(self.user_id, safe='')}"
-        params: dict[str, Any] = {"project": self.project, "include_pending": "true"}
-        found = unless_missing(lambda: self._remote.get(path, params=params), None)
-        if found is None:
-            params = {"project": self.project, "user_id": self.user_id, "limit": _LISTED}
-            found = self._remote.get("/v1/memories", params=params)
-        return memories_in(found)
-
-    def remember(
-        self, content: str, session_id: str, *, memory_type: str = "factual", importance: float = 0.7, key: str = ""
-    ) -> dict[str, Any]:
-        about = {"content": content, "memory_type": memory_type, "importance": importance, "write_mode": "sync"}
-        body = {**self._whose(session_id), **about}
-        found: dict[str, Any] = without_vectors(self._either("POST", "", body, timeout=_QUICK, headers=_once(key)))
-        return found
-
-    def forget(self, memory_id: str) -> None:
-        self._either("DELETE", f"/{quote(memory_id, safe='')}", timeout=_QUICK, expect=None)
-
-    def ingest(self, session_id: str, messages: list[dict[str, str]], key: str = "") -> None:
-        body = {**self._whose(session_id), "messages": messages, "write_mode": "sync"}
-        self._remote.post("/v1/memory/ingest/session", body, timeout=_INGEST, headers=_once(key))
-
-    def upload(self, name: str, data: bytes, path: str, scope: str) -> dict[str, Any]:
-        # The other fields are parts without a file name.
-        parts = {"file": (name, data), "path": (None, path), "scope": (None, scope)}
-        found = self._remote.post("/v1/files", files=parts, timeout=_FILE, expect={"file": {"id": (str, int)}})
-        return dict(found["file"])
-
-    def files(self, prefix: str, limit: int) -> list[dict[str, Any]]:
-        params = {"prefix": prefix or None, "limit": limit}
-        return list(self._remote.get("/v1/files", params=params, expect={"files": [dict]})["files"])
-
-    def file(self, file_id: str) -> tuple[dict[str, Any], str]:
-        path = f"/v1/files/{quote(file_id, safe='')}"
-        about = self._remote.get(path, timeout=_FILE)
-        content = self._remote.get(f"{path}/content", timeout=_FILE, expect=str)
-        return dict(about.get("file") or about), content
-
-    def ingest_file(self, file_id: str, agent_id: str) -> None:
-        body = {"user_id": self.user_id, "agent_id": agent_id}
-        self._remote.post(f"/v1/files/{quote(file_id, safe='')}/ingest", body, timeout=_INGEST_FILE)
-
-    def delete_file(self, file_id: str) -> None:
-        self._remote.delete(f"/v1/files/{quote(file_id, safe='')}", timeout=_FILE)
-
-    def _either(self, method: str, rest: str, body: Any = None, **more: Any) -> Any:
-        """Calls the newer path, or the older one if the server does not know it."""
-        unknown = object()
-        found = unless_missing(lambda: self._remote.request(method, f"/v1/memory{rest}", body, **more), unknown)
-        return self._remote.request(method, f"/v1/memories{rest}", body, **more) if found is unknown else found
-
-    def _whose(self, session_id: str) -> dict[str, Any]:
-        return {"project": self.project, "user_id": self.user_id, "session_id": session_id}
+_UNKNOWN = object()
 
 
 def memories_in(found: dict[str, Any]) -> list[dict[str, Any]]:
@@ -145,12 +66,13 @@ _MIRRORS = 20
 _PLAIN = ("id", "content", "memory_type", "score", "importance", "created_at")
 
 
-class RetainDBProvider(ServiceProvider[RetainDB]):
+class RetainDBProvider(ServiceProvider[Remote]):
     """External memory in RetainDB."""
 
     name = "retaindb"
 
     FIELDS, TOOLS = described(name)
+    _project = _user = ""
 
     def _missing(self, values: dict[str, Any]) -> list[str]:
         key = ["RETAINDB_API_KEY"] if values["base_url"] == CLOUD and not values["api_key"] else []
@@ -159,92 +81,97 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
     def _connect(self) -> None:
         config = self._config
         # Each home has its own project, so that profiles do not share memories.
-        project = str(config["project"] or f"hermes-{plain_id(os.path.basename(self._home).lstrip('.'))}")
-        user = self._person or str(config["user_id"])
-        self._api = RetainDB(str(config["base_url"]), str(config["api_key"] or ""), project, user)
+        self._project = str(config["project"] or f"hermes-{plain_id(os.path.basename(self._home).lstrip('.'))}")
+        self._user = self._person or str(config["user_id"])
+        key = str(config["api_key"] or "")
+        headers = {"Authorization": f"Bearer {key}", "X-API-Key": key} if key else {}
+        headers |= {"x-sdk-runtime": "hermes-plugin"}
+        self._api = Remote(self.name, str(config["base_url"]), headers=headers, secrets=[key], timeout=8)
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         if not (query := question(query)):
             return ""
-        found = self._opened().context(query, session_id or self._session_id, seconds=_RECALL_SECONDS)
-        return _overlay(found)
+        return _overlay(self._context(query, session_id or self._session_id, seconds=_RECALL_SECONDS))
 
     def _store_turn(self, turn: Turn) -> None:
-        self._opened().ingest(turn.session, turn.spoken(), turn.key)
+        body = {**self._whose(turn.session), "messages": turn.spoken(), "write_mode": "sync"}
+        self._opened().post("/v1/memory/ingest/session", body, timeout=_INGEST, headers=_once(turn.key))
 
     def _keep(self, entry: Entry) -> None:
         if not self._saying(entry.text):  # an earlier attempt may have stored it
-            kind = "preference" if entry.target == "user" else "factual"
-            self._opened().remember(entry.text, self._session_id, memory_type=kind, key=entry.key)
+            self._remember(entry.text, "preference" if entry.target == "user" else "factual", key=entry.key)
 
     def _withdraw(self, entry: Entry) -> None:
         for memory_id in self._saying(entry.text):
-            self._opened().forget(memory_id)
+            self._drop(memory_id)
 
     def check_connection(self) -> str:
-        api = self._opened()
-        return f"RetainDB answers, {len(api.profile()):,} memories of {api.user_id} in project {api.project}"
+        return f"RetainDB answers, {len(self._profile()):,} memories of {self._user} in project {self._project}"
 
     def _forget(self) -> str:
-        api = self._opened()
-        gone, left = forget_all(lambda: (str(each["id"]) for each in api.profile() if "id" in each), api.forget)
+        gone, left = forget_all(lambda: (str(each["id"]) for each in self._profile() if "id" in each), self._drop)
         still = f" ({left:,} are still there)" if left else ""
         return (
-            f"deleted {gone:,} memories of {api.user_id} in the project {api.project}{still}; its files belong to "
+            f"deleted {gone:,} memories of {self._user} in the project {self._project}{still}; its files belong to "
             "the project and stay, and transcripts that RetainDB keeps can be deleted only in its dashboard"
         )
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def retaindb_profile(self, args: dict[str, Any]) -> dict[str, Any]:
-        return _listed(self._opened().profile(), "memories")
+        return _listed(self._profile(), "memories")
 
     def retaindb_search(self, args: dict[str, Any]) -> dict[str, Any]:
-        top_k = count_of(args, "top_k", 8, 20)
-        return _listed(self._opened().search(text_of(args, "query"), self._session_id, top_k), "results")
+        return _listed(self._search(text_of(args, "query"), count_of(args, "top_k", 8, 20)), "results")
 
     def retaindb_context(self, args: dict[str, Any]) -> dict[str, Any]:
-        found = self._opened().context(text_of(args, "query"), self._session_id)
+        found = self._context(text_of(args, "query"), self._session_id)
         return {"context": _overlay(found), "raw": found}
 
     def retaindb_remember(self, args: dict[str, Any]) -> dict[str, Any]:
         kind = one_of(args, "memory_type", TYPES, "factual")
         importance = 0.7 if args.get("importance") is None else min(max(float(args["importance"]), 0.0), 1.0)
-        content = clean(text_of(args, "content"))
-        stored = self._opened().remember(content, self._session_id, memory_type=kind, importance=importance)
-        return {"result": "stored", **stored}
+        return {"result": "stored", **self._remember(clean(text_of(args, "content")), kind, importance=importance)}
 
     def retaindb_forget(self, args: dict[str, Any]) -> dict[str, Any]:
         memory_id = text_of(args, "memory_id")
-        self._opened().forget(memory_id)
+        self._drop(memory_id)
         return {"result": "forgotten", "memory_id": memory_id}
 
     def retaindb_upload_file(self, args: dict[str, Any]) -> dict[str, Any]:
         path = os.path.abspath(os.path.expanduser(text_of(args, "local_path")))
-        scope = one_of(args, "scope", SCOPES, "PROJECT")
-        data = self._readable(path)
-        name = os.path.basename(path)
-        file = self._opened().upload(name, data, str(args.get("remote_path") or f"/{name}"), scope)
+        name, scope = os.path.basename(path), one_of(args, "scope", SCOPES, "PROJECT")
+        # The other fields are parts without a file name.
+        parts = {
+            "file": (name, self._readable(path)),
+            "path": (None, str(args.get("remote_path") or f"/{name}")),
+            "scope": (None, scope),
+        }
+        sent = self._opened().post("/v1/files", files=parts, timeout=_FILE, expect={"file": {"id": (str, int)}})
         if args.get("ingest"):
-            self._opened().ingest_file(str(file["id"]), str(self._identity))
-        return {"file": file, "ingested": bool(args.get("ingest"))}
+            self._ingest(str(sent["file"]["id"]))
+        return {"file": sent["file"], "ingested": bool(args.get("ingest"))}
 
     def retaindb_list_files(self, args: dict[str, Any]) -> dict[str, Any]:
-        files = self._opened().files(str(args.get("prefix") or ""), count_of(args, "limit", 50, 200))
+        params = {"prefix": str(args.get("prefix") or "") or None, "limit": count_of(args, "limit", 50, 200)}
+        files = self._opened().get("/v1/files", params=params, expect={"files": [dict]})["files"]
         return {"files": files, "count": len(files)}
 
     def retaindb_read_file(self, args: dict[str, Any]) -> dict[str, Any]:
-        about, content = self._opened().file(text_of(args, "file_id"))
-        return {"file": about, "content": content[:_LONGEST_TEXT], "truncated": len(content) > _LONGEST_TEXT}
+        api, path = self._opened(), _file(text_of(args, "file_id"))
+        about = api.get(path, timeout=_FILE)
+        content = api.get(f"{path}/content", timeout=_FILE, expect=str)
+        cut = len(content) > _LONGEST_TEXT
+        return {"file": about.get("file") or about, "content": content[:_LONGEST_TEXT], "truncated": cut}
 
     def retaindb_ingest_file(self, args: dict[str, Any]) -> dict[str, Any]:
         file_id = text_of(args, "file_id")
-        self._opened().ingest_file(file_id, self._identity)
+        self._ingest(file_id)
         return {"result": "ingested", "file_id": file_id}
 
     def retaindb_delete_file(self, args: dict[str, Any]) -> dict[str, Any]:
         file_id = text_of(args, "file_id")
-        self._opened().delete_file(file_id)
+        self._opened().delete(_file(file_id), timeout=_FILE)
         return {"result": "deleted", "file_id": file_id}
 
     # --- how --------------------------------------------------------------------------------------------------------
@@ -269,10 +196,51 @@ class RetainDBProvider(ServiceProvider[RetainDB]):
 
     def _saying(self, content: str) -> list[str]:
         """The ids of memories with exactly this text."""
-        api = self._opened()
-        found = [*api.search(content, self._session_id, _MIRRORS), *api.profile()]
+        found = [*self._search(content, _MIRRORS), *self._profile()]
         ids = (str(each["id"]) for each in found if each["content"].strip() == content and "id" in each)
         return list(dict.fromkeys(ids))
+
+    def _search(self, query: str, top_k: int) -> list[dict[str, Any]]:
+        body = {**self._whose(self._session_id), "query": query, "top_k": top_k, "include_pending": True}
+        return memories_in(self._opened().post("/v1/memory/search", body))
+
+    def _context(self, query: str, session_id: str, *, seconds: float | None = None) -> dict[str, Any]:
+        wanted = {"query": query, "include_memories": True, "max_tokens": _CONTEXT_TOKENS}
+        body = {**self._whose(session_id), **wanted}
+        return dict(without_vectors(self._opened().post("/v1/context/query", body, timeout=seconds)))
+
+    def _profile(self) -> list[dict[str, Any]]:
+        api, path = self._opened(), f"/v1/memory/profile/{quote(self._user, safe='')}"
+        found = api.get(path, params={"project": self._project, "include_pending": "true"}, otherwise=None)
+        if found is None:
+            params = {"project": self._project, "user_id": self._user, "limit": _LISTED}
+            found = api.get("/v1/memories", params=params)
+        return memories_in(found)
+
+    def _remember(self, content: str, kind: str, *, importance: float = 0.7, key: str = "") -> dict[str, Any]:
+        about = {"content": content, "memory_type": kind, "importance": importance, "write_mode": "sync"}
+        body = {**self._whose(self._session_id), **about}
+        return dict(without_vectors(self._either("POST", "", body, timeout=_QUICK, headers=_once(key))))
+
+    def _drop(self, memory_id: str) -> None:
+        self._either("DELETE", f"/{quote(memory_id, safe='')}", timeout=_QUICK, expect=None)
+
+    def _ingest(self, file_id: str) -> None:
+        body = {"user_id": self._user, "agent_id": self._identity}
+        self._opened().post(f"{_file(file_id)}/ingest", body, timeout=_INGEST_FILE)
+
+    def _either(self, method: str, rest: str, body: Any = None, **more: Any) -> Any:
+        """Calls the newer path, or the older one if the server does not know it."""
+        api = self._opened()
+        found = api.request(method, f"/v1/memory{rest}", body, otherwise=_UNKNOWN, **more)
+        return api.request(method, f"/v1/memories{rest}", body, **more) if found is _UNKNOWN else found
+
+    def _whose(self, session_id: str) -> dict[str, Any]:
+        return {"project": self._project, "user_id": self._user, "session_id": session_id}
+
+
+def _file(file_id: str) -> str:
+    return f"/v1/files/{quote(file_id, safe='')}"
 
 
 def _overlay(found: dict[str, Any]) -> str:

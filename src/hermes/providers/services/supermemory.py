@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import threading
 from copy import deepcopy
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.providers.config import described, read_config, save_config
-from hermes.providers.http import Remote, unless_missing
+from hermes.providers.http import Remote
 from hermes.providers.service import (
     ServiceProvider,
     bullets,
@@ -65,16 +64,16 @@ class TagApi:
 
     def forget(self, container: str, memory_id: str) -> bool:
         body = {"containerTag": container, "id": memory_id}
-        found = self._remote.request("DELETE", "/v4/memories", body, expect=None)
+        found = self._remote.delete("/v4/memories", body)
         return bool(found.get("forgotten", True)) if isinstance(found, dict) else True
 
     def drop(self, container: str, document: str) -> None:
-        self._remote.delete(f"/v3/documents/{quote(document, safe='')}")
+        self._remote.delete(f"/v3/documents/{quote(document, safe='')}", otherwise=None)
 
     def clear(self, container: str) -> int:
         """Deletes a container; returns the number of its documents."""
         body, shape = {"containerTags": [container]}, {"deletedCount": (int, float)}
-        return int(self._remote.request("DELETE", "/v3/documents/bulk", body, expect=shape)["deletedCount"])
+        return int(self._remote.delete("/v3/documents/bulk", body, expect=shape)["deletedCount"])
 
 
 class NamespaceApi:
@@ -109,16 +108,15 @@ class NamespaceApi:
         return {**_profile(found["profile"]), "results": hits}
 
     def forget(self, container: str, memory_id: str) -> bool:
-        self._remote.request("DELETE", _path(container, "memories"), {"ids": [memory_id]}, expect=None)
+        self._remote.delete(_path(container, "memories"), {"ids": [memory_id]})
         return True
 
     def drop(self, container: str, document: str) -> None:
-        self._remote.request("DELETE", _path(container, "document"), {"ids": [document]}, expect=None)
+        self._remote.delete(_path(container, "document"), {"ids": [document]}, otherwise=None)
 
     def clear(self, container: str) -> int:
-        path, shape = f"/ns/{quote(container, safe='')}", {"deletedDocumentsCount": int}
-        found = unless_missing(lambda: self._remote.delete(path, expect=shape), {"deletedDocumentsCount": 0})
-        return int(found["deletedDocumentsCount"])
+        path, what = f"/ns/{quote(container, safe='')}", "deletedDocumentsCount"
+        return int(self._remote.delete(path, expect={what: int}, otherwise={what: 0})[what])
 
 
 Api = TagApi | NamespaceApi
@@ -139,9 +137,13 @@ class Supermemory:
         return self._spoken(self._remote)
 
     def _probe(self, container: str) -> type[Api]:
-        nothing: dict[str, list[Any]] = {}
         for each in APIS:
-            if unless_missing(partial(each(self._remote).profile, container), nothing) is not nothing:
+            try:
+                each(self._remote).profile(container)
+            except ProviderError as error:
+                if error.kind != "missing":
+                    raise
+            else:
                 return each
         said = "supermemory answers, but has neither of the two known APIs; check base_url in supermemory.json"
         raise ProviderError(said, kind="malformed")
@@ -267,7 +269,7 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
         """Deletes the document of an entry, and memories with exactly its text."""
         api, name = self._speak(), entry_id(entry.target, entry.text)
         document = str(read_config(_DOCUMENTS, self._home).get(name) or name)
-        unless_missing(lambda: api.drop(self._container, document), None)
+        api.drop(self._container, document)
         for hit in api.search(self._container, entry.text, limit=20, mode="hybrid"):
             if hit["text"] == entry.text:
                 api.forget(self._container, hit["id"])
