@@ -130,7 +130,6 @@ def _whole_number(low: str) -> Callable[[str], int]:
 
 _DETAILS: dict[str, Callable[[str], dict[str, Any]]] = {
     "from": lambda low: {"type": _whole_number(low)},
-    "int": lambda _: {"type": int},
     "float": lambda _: {"type": float},
     "default": lambda given: {"default": given.strip('"')},
     "as": lambda name: {"dest": name},

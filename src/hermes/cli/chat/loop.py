@@ -15,7 +15,7 @@ from hermes.base.version import __version__
 from hermes.cli import ui
 from hermes.cli.chat.editor import Editor, Typeahead
 from hermes.cli.chat.screen import TurnView, compacted_in_words
-from hermes.cli.sessions.look import named, one_line, open_existing, receipt_lines
+from hermes.cli.sessions import named, one_line, open_existing, receipt_lines
 from hermes.llm.embedded import MODELS
 from hermes.memory.store import MemoryStore, usage
 from hermes.session.approvals import PendingWrites, changed, described, is_cut, origins, waiting_in_words

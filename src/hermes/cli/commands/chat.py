@@ -189,7 +189,7 @@ def _no_model() -> str:
 
 def _resumed(given: ui.Given, context: ui.Context) -> str | None:
     """The conversation that `--continue` goes on with, or that `--resume` names, also by a part of its title or id."""
-    from hermes.cli.sessions.look import named, open_existing
+    from hermes.cli.sessions import named, open_existing
     from hermes.session.parts import open_past
 
     if given.resume is not None:

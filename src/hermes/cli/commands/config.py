@@ -257,16 +257,13 @@ def fish() -> str:
         *names, flag = after.split(" ") if " -" in after else [*after.split(), ""]
         seen = "; and ".join(f"__fish_seen_subcommand_from {name}" for name in names)
         if flag:
-            lines.append(f"complete -c hermes -n '{seen}' {_fish_option(flag)} -xa '{' '.join(words)}'")
+            option = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
+            lines.append(f"complete -c hermes -n '{seen}' {option} -xa '{' '.join(words)}'")
             continue
         # No files where a command is to be chosen.
         choosing = f"{begun} 1" if not names else f"{seen}; and {begun} 2" if after in GROUPS else ""
         lines.append(f"complete -c hermes -n '{choosing or seen}' {'-f ' if choosing else ''}-a '{' '.join(words)}'")
     return "\n".join(lines)
-
-
-def _fish_option(option: str) -> str:
-    return f"-l {option[2:]}" if option.startswith("--") else f"-s {option[1:]}"
 
 
 SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}

@@ -1,17 +1,30 @@
-"""`hermes export`, `import`, `claw` and `backup`: a home moves in and out; previews come first."""
+"""`hermes export`, `import`, `claw`, `backup`, `sessions export` and `import`: what moves in and out."""
 
 from __future__ import annotations
 
+import hashlib
+import io
 import os
+import shlex
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.dates import since, until
-from hermes.base.errors import ForeignSettings, NotFound, SettingsError
+from hermes.base.errors import ForeignSettings, HermesError, LockTimeout, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
+from hermes.cli.sessions import named, open_existing, settle
+from hermes.compaction.messages import renumbered
+from hermes.conversations.database import Pages, SessionDB
+from hermes.conversations.maintenance import Maintenance
+from hermes.conversations.recorded_import import RecordedDB, unfinished_imports
+from hermes.conversations.retrieval import unmasked
 from hermes.portability.archive import ENCRYPTED, ArchiveReader, Key, Lock
+from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter
+from hermes.portability.conversations_export import export as write_conversations
+from hermes.portability.conversations_import import Importer
 from hermes.portability.exchange import enable
 from hermes.portability.hermes_agent import Adoption
 from hermes.portability.home import (
@@ -31,14 +44,30 @@ from hermes.portability.move import at_hand
 from hermes.portability.openclaw import Migration, is_running, left_in, plan_cleanup
 from hermes.portability.plan import Options
 from hermes.portability.plan import carry_out as apply
-from hermes.settings.config import load_settings
+from hermes.portability.transcripts import (
+    FORMATS,
+    HERMES_AGENT,
+    JSONL,
+    Imported,
+    TranscriptImport,
+    check_name,
+    recognised,
+    sources,
+)
+from hermes.safety.secrets import mask_secrets
+from hermes.settings.config import conversations_of, load_settings
 from hermes.settings.home import DATABASE, named_project
-from hermes.storage.local.database import HERMES_AGENT as PROGRAM
 from hermes.storage.local.database import foreign_program
+from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import BinaryIO, TextIO
+
+    from hermes.portability.conversations_export import Writer
     from hermes.portability.home import Backup, Exported, Restored
     from hermes.portability.plan import Report
+    from hermes.portability.transcripts import Source
 
 
 def claw_migrate(given: ui.Given, context: ui.Context) -> int:
@@ -128,10 +157,9 @@ def _old_home(context: ui.Context) -> str:
     except SettingsError:
         pass  # ours, with a mistake in it
     database = home.join(DATABASE)
-    return home.path if os.path.exists(database) and foreign_program(database) == PROGRAM else usual
+    return home.path if os.path.exists(database) and foreign_program(database) == HERMES_AGENT else usual
 
 
-HERMES_AGENT = "hermes-agent"
 _PASSPHRASE = "HERMES_PASSPHRASE"  # noqa: S105 - the name of a variable
 
 
@@ -281,3 +309,303 @@ def _named(given: str | None, context: ui.Context) -> str:
 def _as_json(backup: Backup) -> dict[str, Any]:
     names = ("path", "made_at", "bytes", "files", "why", "left_out", "provider_paths")
     return {**ui.pick(backup, *names), "unreadable": backup.problem or None}
+
+
+def sessions_export(given: ui.Given, context: ui.Context) -> int:
+    if bool(given.sessions) == given.all:
+        raise SettingsError("name the conversations to export, or use --all")
+    mask = unmasked if given.with_secrets else mask_secrets
+    with open_existing(context) as db:
+        parts = [part for name in given.sessions for part in db.lineage(named(db, name).id)]
+        chosen = list(Pages.of_db(db).sessions() if given.all else {part.key: part for part in parts}.values())
+        total = sum(session.message_count for session in chosen)
+        with _output(given.out, replace=given.force) as file, ui.Progress("exporting", total) as progress:
+            makers: dict[str, Callable[[], Writer]] = {
+                "jsonl": lambda: JsonlWriter(db, file.write, mask),
+                "markdown": lambda: MarkdownWriter(file.write, mask),
+                "html": lambda: HtmlWriter(file.write, mask),
+            }
+            done = write_conversations(db, chosen, makers[given.format](), progress.update)
+    if given.out:
+        held = f"{counted(done.sessions, 'session')} with {counted(done.messages, 'message')}"
+        print(f"{given.out} holds {held}", file=sys.stderr)
+    return ui.tell_damaged(done.damaged)
+
+
+@contextmanager
+def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
+    """Standard output, or a private file that gets its name when it is complete."""
+    if path is None:
+        # Whatever the terminal's encoding is, what is exported is UTF-8 and can be imported again.
+        sys.stdout.flush()
+        out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", errors="backslashreplace", newline="\n")
+        yield out
+        out.flush()
+        out.detach()
+        return
+    if os.path.exists(path) and not replace:
+        raise StorageError(f"{path} is there already; name another file, or use --force to replace it")
+    part = f"{path}.part-{os.getpid()}"
+    try:
+        descriptor = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)
+
+
+_DAY = 86_400  # seconds
+
+
+_MANY = 10_000  # messages after which the index is worth merging
+
+
+def sessions_import(given: ui.Given, context: ui.Context) -> int:
+    if not 0 < given.interval <= _DAY:
+        raise SettingsError(f"--interval {given.interval:g}: expected seconds, more than 0 and at most a day")
+    form = given.format or (_format_of(given.file) if given.file else None)
+    if given.discard:
+        _discard(given, context)
+    elif given.file is None:
+        raise SettingsError("name a file, a folder, claude-code or codex (`hermes sessions import --help`)")
+    elif given.watch:
+        _watch(given, context)
+    elif form == HERMES_AGENT and os.path.isfile(given.file):
+        _import_database(given, context)
+    elif form == JSONL:
+        return _import_lines(given, context)
+    else:
+        return _report(given, _bring_in(given, context, form))
+    return ui.OK
+
+
+def _format_of(path: str) -> str | None:
+    """The format of a single file; a text in an unknown format counts as JSONL, whose reader reports what is wrong."""
+    if path == "-":
+        return JSONL
+    real = os.path.realpath(path)
+    if not os.path.isfile(real):
+        return None
+    return recognised(real) or (None if path.endswith((".json", ".zip", ".db", ".sqlite", ".af")) else JSONL)
+
+
+def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Imported:
+    found = sources(given.file, form)
+    if not found:
+        raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
+    size, project = sum(source.size() for source in found), named_project(given.project) if given.project else None
+    try:
+        with (
+            _taken_back_on_failure(given, context) as db,
+            ui.Progress("importing", size, unit=" bytes") as progress,
+        ):
+            work = TranscriptImport(db, project=project, on_bytes=progress.update)
+            for source in found:
+                _take(db, work, source)
+            return work.finish()
+    except KeyboardInterrupt:
+        ui.problem("stopped; the same command continues from here, and --discard undoes it")
+        raise
+
+
+def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
+    """A folder may hold files of every kind; those with readers of their own are read by them."""
+    if source.format == HERMES_AGENT:
+        from hermes.portability.hermes_agent import import_hermes_agent
+
+        counts = import_hermes_agent(source.path, db)
+        work.result.sessions += counts.sessions
+        work.result.messages += counts.messages
+    elif source.format == JSONL:
+        with _input(source.path) as (file, _):
+            title = os.path.splitext(os.path.basename(source.path))[0]
+            lines = Importer(db, title=title, renumbered=renumbered).read(file)
+        work.result.sessions += lines.sessions
+        work.result.messages += lines.messages
+        work.result.already_there += lines.already_there
+        work.result.bad += lines.bad_lines
+        work.result.problems += [f"{os.path.basename(source.path)}: line {n}: {text}" for n, text in lines.problems]
+    else:
+        work.take(source)
+
+
+@contextmanager
+def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[RecordedDB]:
+    """Undoes a failed import. One that the person stops keeps what it has stored, and the next run continues it."""
+    where, name = conversations_of(context.home), _name_of_import(given.file)
+    command = ["hermes", "sessions", "import", _place(given.file)]  # goes on with it after an interruption
+    for option in ("format", "project"):
+        if chosen := getattr(given, option):
+            command += [f"--{option}", chosen]
+    with RecordedDB.open(**where, durability="turn", name=name, about=shlex.join(command)) as db:
+        before = db.counts()["messages"]
+        try:
+            yield db
+        except (HermesError, OSError, ValueError, MemoryError) as error:
+            try:
+                db.take_back()
+            except StorageError as second:
+                raise StorageError(
+                    f"{error}; what was stored until then could not be taken back ({second}); "
+                    "remove the cause and run the same command again, which completes it"
+                ) from error
+            raise
+        db.complete()
+        _settle_index(db, many=db.counts()["messages"] - before >= _MANY)
+
+
+def _settle_index(db: RecordedDB, *, many: bool) -> None:
+    """Indexes what still waits; many messages leave the index in pieces, and a search has to look into each."""
+    try:
+        db.index()
+        if many:
+            settle(Maintenance.of_db(db))
+    except StorageError as error:
+        ui.problem(f"everything is imported, but its index is not ready ({error}); run `hermes sessions optimize`")
+
+
+def _watch(given: ui.Given, context: ui.Context) -> None:
+    """Looks again and again, and says what came; ends when the person stops it.
+
+    What is there at the start may go and come back later; what is not there has been mistyped.
+    """
+    check_name(given.file)
+    ui.line(f"watching {given.file}; Ctrl-C ends it")
+    told: set[str] = set()
+    try:
+        while True:
+            _look_once(given, context, told)
+            sys.stdout.flush()
+            time.sleep(given.interval)
+    except KeyboardInterrupt:
+        return
+
+
+def _look_once(given: ui.Given, context: ui.Context, told: set[str]) -> None:
+    try:
+        found = _bring_in(given, context, given.format)
+    except (NotFound, LockTimeout) as error:  # nothing there yet, or another program writes: look again later
+        found = Imported(problems=[str(error)])
+    for problem in found.problems:
+        if problem not in told:
+            ui.problem(problem)
+    told.update(found.problems)
+    if found.messages:
+        ui.line(f"{counted(found.messages, 'new message')}, {counted(found.sessions, 'new session')}")
+
+
+def _report(given: ui.Given, result: Imported) -> int:
+    for problem in result.problems:
+        ui.problem(problem)
+    if result.bad > len(result.problems):
+        ui.problem(f"and {result.bad - len(result.problems):,} more could not be read")
+    unchanged = f"{counted(result.unchanged, 'file')} had not changed"
+    line = f"imported {_amounts(result)} from {counted(result.files, 'file')}; {_there(result)}, {unchanged}"
+    names = ("files", "unchanged", "sessions", "messages", "already_there", "bad", "problems")
+    ui.show(given, ui.pick(result, *names), line)
+    return ui.REFUSED if result.bad else ui.OK
+
+
+def _import_lines(given: ui.Given, context: ui.Context) -> int:
+    title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
+
+    def problem(number: int, text: str) -> None:
+        progress.close()
+        ui.problem(f"line {number}: {text}")
+
+    with (
+        _input(given.file) as (file, size),
+        ui.Progress("importing", size or 0, unit=" bytes") as progress,
+        _taken_back_on_failure(given, context) as db,
+    ):
+        seen = progress.update
+        importer = Importer(
+            db, source=given.source, title=title, on_problem=problem, on_bytes=seen, renumbered=renumbered
+        )
+        result = importer.read(file)
+    if result.bad_lines > len(result.problems):
+        ui.problem(f"and {result.bad_lines - len(result.problems):,} more lines could not be read")
+    problems = [{"line": number, "problem": text} for number, text in result.problems]
+    counts = ui.pick(result, "sessions", "messages", "already_there", "bad_lines")
+    ui.show(given, {**counts, "problems": problems}, f"imported {_amounts(result)}; {_there(result)}")
+    return ui.REFUSED if result.problems else ui.OK
+
+
+def _amounts(result: Any) -> str:
+    return f"{counted(result.sessions, 'session')} with {counted(result.messages, 'message')}"
+
+
+def _there(result: Any) -> str:
+    return f"{result.already_there:,} messages were there already"
+
+
+def _import_database(given: ui.Given, context: ui.Context) -> None:
+    """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
+    from hermes.portability.exchange import HomeCopy
+    from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
+
+    ours, kept = context.home.join(DATABASE), None
+    with ui.Progress("importing messages") as progress:
+        if os.path.realpath(given.file) == os.path.realpath(ours):
+            with HomeCopy(context.home.path) as copy:
+                counts, kept = adopt_hermes_agent(ours, copy, progress.stage)
+                copy.swap()
+        else:
+            with _taken_back_on_failure(given, context) as db:
+                counts = import_hermes_agent(given.file, db, progress.stage)
+    original = [f"the original is kept as {kept}"] if kept else []
+    document = {**ui.pick(counts, "sessions", "messages", "known"), "original": kept}
+    ui.show(given, document, f"imported {_amounts(counts)} of hermes-agent", *original)
+
+
+@contextmanager
+def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
+    if path == "-":
+        yield sys.stdin.buffer, None
+        return
+    try:
+        with open(path, "rb") as file:
+            yield file, os.fstat(file.fileno()).st_size
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}") from error
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _name_of_import(file: str) -> str:
+    """The same name for the same source, wherever the command is run."""
+    return hashlib.sha256(_place(file).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+
+
+def _place(file: str) -> str:
+    """The path, even if the file is gone; names of programs and `-` stay as they are."""
+    is_name = file == "-" or (file in FORMATS and not os.path.exists(file))
+    return file if is_name else os.path.realpath(file)
+
+
+def _discard(given: ui.Given, context: ui.Context) -> None:
+    where, chosen = conversations_of(context.home), []
+    if is_address(where["path"]) or os.path.exists(where["path"]):
+        with SessionDB.open(**where) as db:
+            chosen = unfinished_imports(db)
+    if given.file is not None:
+        chosen = [each for each in chosen if each.name == _name_of_import(given.file)]
+    if not chosen:
+        raise NotFound(f"there is no unfinished import{f' of {given.file}' if given.file else ''} to discard")
+    kept = 0
+    for each in chosen:
+        with RecordedDB.open(**where, durability="turn", name=each.name) as recorded:
+            kept += recorded.take_back(everything=True)
+            recorded.sync()
+    messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
+    lines = [f"discarded {counted(each.messages, 'message')} of `{each.about}`" for each in chosen]
+    if kept:
+        lines.append(f"kept {counted(kept, 'conversation')}, because they went on here after the import")
+    document = {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept}
+    ui.show(given, document, *lines)

@@ -319,7 +319,7 @@ def memory_log(given: ui.Given, context: ui.Context) -> None:
 
 def _told(name: str, context: ui.Context, changes: list[Change]) -> dict[str, str]:
     """How a conversation learnt of changes; loaded only when it is asked for."""
-    from hermes.cli.sessions.look import named, open_existing
+    from hermes.cli.sessions import named, open_existing
     from hermes.session.receipts import how_told
 
     with open_existing(context) as db:

@@ -10,7 +10,7 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.commands.inspect import judge, judged_lines
 from hermes.cli.commands.portability import carry_out
-from hermes.cli.memory.entries import BY_HAND, after, in_words, open_store, report
+from hermes.cli.memory import BY_HAND, after, in_words, open_store, report
 from hermes.memory.approval import Approvals
 from hermes.memory.store import TARGETS, usage
 from hermes.operations.checks import examine

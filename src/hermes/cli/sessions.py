@@ -1,4 +1,4 @@
-"""`hermes sessions list`, `search`, `show`, `stats` and `hermes receipts`: conversations, and what answers rest on."""
+"""`hermes sessions` and `receipts`: find, read, change and repair conversations, and see what answers rest on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.compaction.facts import done_in, ledger_line
 from hermes.conversations.context import Contexts
-from hermes.conversations.database import Pages
+from hermes.conversations.database import Opened, Pages, SessionDB
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.receipts import INTACT, TAMPERED
 from hermes.conversations.recorded_import import unfinished_in_words
@@ -26,15 +26,18 @@ from hermes.portability.conversations_export import tool_calls
 from hermes.safety.secrets import mask_secrets
 from hermes.session.parts import open_past
 from hermes.session.receipts import Receipts, parts_of, turns
-from hermes.settings.home import named_project
+from hermes.session.review import QUICKLY_REWRITTEN
+from hermes.settings.config import conversations_of
+from hermes.settings.home import DATABASE, UNSAVED, named_project
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import NoReturn
 
-    from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Match
     from hermes.session.receipts import Receipt, ReceiptItem
+    from hermes.settings.home import Home
+    from hermes.storage.local.repair.check import Repair
     from hermes.storage.records import Session, StoredMessage
 
 
@@ -330,6 +333,170 @@ def sessions_stats(given: ui.Given, context: ui.Context) -> None:
             label = ui.visible(str(row[title]))
             lines.append(f"  {label:<14} {row['sessions']:>8,} sessions {row['messages']:>10,} messages")
     ui.show(given, figures, *lines)
+
+
+_MOST_LISTED = 10  # conversations of a preview
+
+
+_EMBEDDED_AT_ONCE = 1_000
+
+
+def sessions_rename(given: ui.Given, context: ui.Context) -> None:
+    with open_existing(context) as db:
+        session = named_exactly(db, given.session)
+        title = db.rename(session.id, " ".join(given.title))
+    line = f"{session.id} is now called {ui.visible(title or '(nothing)')}"
+    ui.show(given, {"session_id": session.id, "title": title}, line)
+
+
+def sessions_delete(given: ui.Given, context: ui.Context) -> None:
+    with open_existing(context) as db:
+        chosen = {session.root: session for session in (named_exactly(db, name) for name in given.sessions)}.values()
+        names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
+        question = f"delete {names} with all messages, for good?"
+        ui.confirm(given, question, "nothing was deleted (use --yes to skip the question)")
+        _show_removed(given, _remove(db, chosen))
+
+
+def sessions_prune(given: ui.Given, context: ui.Context) -> None:
+    days = context.settings.get("sessions.retention_days") if given.older_than is None else given.older_than
+    unused = counted(days, "day")
+    with open_existing(context) as db:
+        Opened(db).end_abandoned()
+        upkeep = Maintenance.of_db(db)
+        old = upkeep.unused(days, source=given.source, archived=given.include_archived)
+        many = counted(len(old), "conversation")
+        if given.dry_run or not old:
+            lines = [f"{many} would be deleted, the least recently used first:"]
+            lines += [
+                f"  {each.id}  {ui.when(each.last_active)[:16]}  {name_of(each)[:60]}" for each in old[:_MOST_LISTED]
+            ]
+            lines += [f"  and {len(old) - _MOST_LISTED:,} more (--json lists all)"] if len(old) > _MOST_LISTED else []
+            document = {"dry_run": given.dry_run, "conversations": len(old)}
+            document["sessions"] = [as_json(each) for each in old]
+            ui.show(given, document, *(lines if old else [f"no ended conversation was unused for {unused}"]))
+            return
+        otherwise = f"{many} would be deleted; nothing was (--yes deletes, --dry-run lists)"
+        ui.confirm(given, f"delete {many} not used for {unused}, for good?", otherwise)
+        removed = _remove(db, old)
+        if context.settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
+            upkeep.rewrite()
+    _show_removed(given, removed, dry_run=False)
+
+
+def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
+    """Deletes whole conversations, part by part; branches that grew out of them stay."""
+    sessions: list[str] = []
+    messages, rows = 0, list(chosen)
+    with ui.Progress("deleting", len(rows)) as progress:
+        for done, session in enumerate(rows, start=1):
+            for part in reversed(db.lineage(session.id)):
+                if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
+                    messages += part.message_count
+                    sessions.append(part.id)
+                    db.delete(part.id)
+            progress.update(done)
+    return {"conversations": len(rows), "sessions": sessions, "messages": messages}
+
+
+def _show_removed(given: ui.Given, removed: dict[str, Any], **more: bool) -> None:
+    counts = (counted(len(removed["sessions"]), "session"), counted(removed["messages"], "message"))
+    lines = f"deleted {counted(removed['conversations'], 'conversation')}: {', '.join(counts)}"
+    ui.show(given, {**removed, **more}, lines)
+
+
+def sessions_optimize(given: ui.Given, context: ui.Context) -> None:
+    with open_existing(context) as db:
+        upkeep = Maintenance.of_db(db)
+        before = upkeep.sizes()
+        indexed, embedded = db.index(), 0
+        with ui.Progress("computing vectors for search by meaning, messages") as progress:
+            while step := db.embed(_EMBEDDED_AT_ONCE):  # none where meaning is not searched
+                embedded += step
+                progress.update(embedded)
+        steps = settle(upkeep)
+        if given.vacuum:
+            upkeep.rewrite()
+        after = upkeep.sizes()
+    lines = [f"vectors for search by meaning computed for {embedded:,} messages"] if embedded else []
+    merged = f"index merged in {counted(steps, 'step')}" if steps else "the index was merged already"
+    old, new = (sizes["file_bytes"] + sizes["log_bytes"] for sizes in (before, after))
+    grown = " (it grew: merging writes the index anew before the old one is free for later messages)"
+    now = f"{ui.bytes_in_words(new)} now{grown if new > old else ''}"
+    lines.append(f"{merged}; {ui.bytes_in_words(old)} on disk before, {now}")
+    if after["free_bytes"] > after["file_bytes"] // 4 and not given.vacuum:
+        lines.append(f"{ui.bytes_in_words(after['free_bytes'])} are free inside the file; --vacuum gives them back")
+    document = {"before": before, "after": after, "merge_steps": steps, "indexed": indexed, "embedded": embedded}
+    ui.show(given, document, *lines)
+
+
+def settle(upkeep: Maintenance) -> int:
+    """Merges the pieces of the index; in how many steps."""
+    steps = 0
+    with ui.Progress("merging the index, step") as progress:
+        for steps in upkeep.settle():
+            progress.update(steps)
+    return steps
+
+
+def sessions_repair(given: ui.Given, context: ui.Context) -> None:
+    from hermes.storage.local.repair.check import repair
+
+    path = given.path or context.home.join(DATABASE)
+    with ui.Progress() as progress:
+        shown = None if given.json else progress.stage
+        told = repair(path, dry_run=given.dry_run, progress=shown, out=given.out)
+        added = [] if given.dry_run or given.path or given.out else _added(context.home)
+    lines = [*_repair_lines(told, dry_run=given.dry_run), *added]
+    ui.show(given, told.as_json() | {"dry_run": given.dry_run, "added": added}, *lines)
+
+
+def _added(home: Home) -> list[str]:
+    """What could not be stored while the database was damaged."""
+    if not os.path.isdir(home.join(UNSAVED)):
+        return []
+    from hermes.session.unsaved import take_up
+
+    with SessionDB.open(**conversations_of(home)) as db:
+        return take_up(home, db)
+
+
+def _repair_lines(told: Repair, *, dry_run: bool) -> Iterator[str]:
+    found = told.salvaged
+    if found is None:
+        yield f"{told.path} is sound; nothing to repair"
+        return
+    yield f"{told.path} is damaged:"
+    yield from (f"  {problem}" for problem in told.problems)
+    keep = "can keep" if dry_run else "kept"
+    yield f"{keep} {found.messages:,} messages in {found.sessions:,} sessions"
+    if found.summaries:
+        yield f"{keep} {found.summaries:,} summaries of the lossless engine"
+    if found.altered:
+        yield f"{len(found.altered):,} messages were altered; they are left out and kept in unverified.jsonl"
+    if found.lost:
+        yield f"{found.lost:,} messages are lost"
+    if found.damaged_sessions:
+        yield f"sessions that lost their titles: {', '.join(found.damaged_sessions)}"
+    if found.salvage_sessions:
+        yield f"messages whose session is lost are in: {', '.join(found.salvage_sessions)}"
+    if dry_run:
+        yield "nothing was changed; run `hermes sessions repair` to do it"
+    else:
+        yield f"the original bytes and a report are in {told.backup}"
+
+
+def sessions_restore(given: ui.Given, context: ui.Context) -> None:
+    with open_existing(context) as db:
+        session = db.tip(named(db, given.session).id)
+        contexts = Contexts(db)
+        if not contexts.was_compacted(session.id):
+            raise NotFound(f"{session.id} was never compacted; there is nothing to restore")
+        restored, messages = contexts.restore(session.id)
+        title = db.get_session(restored).title
+    document = {"session_id": restored, "restored_from": session.id, "title": title, "messages": messages}
+    held = f"{restored} holds all {counted(messages, 'message')} of {session.id}, which stays as it is"
+    ui.show(given, document, held, f"`hermes --resume {restored}` continues it; its model needs room for all of it")
 
 
 _CANDIDATES = 5
