@@ -18,7 +18,7 @@ from hermes.llm.anthropic import cache_points
 from hermes.llm.client import encode
 from hermes.llm.scripted import Scripted
 from hermes.prompt.assembly import PromptInputs, ScanCache, assemble
-from hermes.skills.files import KNOWN_SKILLS, SkillIndex, parse_known, render_known
+from hermes.skills.files import SkillIndex
 
 SKILLS = 200
 HISTORIES = (1_000, 10_000, 100_000)
@@ -66,7 +66,6 @@ def _assembly(chance: random.Random) -> dict[str, float]:
         index = _index(home, first)
         _assemble(home, index, first)
         first.save()
-        first.keep(KNOWN_SKILLS, render_known(index.take_changed() or {}))
         return {
             "assembly_first_ever_ms": never * 1e3,
             "assembly_new_process_ms": best_cpu(lambda: _assemble_as_new(home), 9) * 1e3,
@@ -81,7 +80,7 @@ def _assemble_as_new(home: str) -> str:
 
 
 def _index(home: str, judged: ScanCache) -> SkillIndex:
-    return SkillIndex(os.path.join(home, "skills"), judged.scan, known=parse_known(judged.kept(KNOWN_SKILLS)))
+    return SkillIndex(os.path.join(home, "skills"), judged.scan)
 
 
 def _assemble(home: str, index: SkillIndex, judged: ScanCache) -> str:

@@ -77,7 +77,7 @@ def test_the_files_of_a_home_keep_their_names_and_formats(tmp_path: Path) -> Non
     shown = []
     for path in sorted(path for path in home.rglob("*") if path.is_file()):
         name = path.relative_to(home).as_posix()
-        binary = name.startswith(("state.db", "cache/")) or path.name in (".judged", ".skills-read")
+        binary = name.startswith(("state.db", "cache/")) or path.name == ".judged"
         shown.append(f"== {name}\n{'(not text)' if binary else _timeless(path.read_text(encoding='utf-8'))}")
     assert_same_as_stored("frozen/home.txt", "\n".join(shown) + "\n")
 

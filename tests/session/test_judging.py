@@ -9,7 +9,6 @@ import pytest
 
 from hermes import MemorySession
 from hermes.prompt.assembly import CLEAN_TEXTS
-from hermes.skills.files import KNOWN_SKILLS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,11 +35,11 @@ def work(home: Path, tmp_path: Path) -> Path:
 @pytest.mark.proves("prompt.judged-before")
 def test_a_second_session_gets_the_same_prompt_without_judging_again(home: Path, work: Path) -> None:
     first = prompt_of(home, work)
-    kept = {name: (home / name).read_bytes() for name in (CLEAN_TEXTS, KNOWN_SKILLS)}
+    kept = (home / CLEAN_TEXTS).read_bytes()
 
     assert prompt_of(home, work) == first
-    assert {name: (home / name).read_bytes() for name in (CLEAN_TEXTS, KNOWN_SKILLS)} == kept
-    assert all((home / name).stat().st_mode & 0o777 == 0o600 for name in kept)
+    assert (home / CLEAN_TEXTS).read_bytes() == kept
+    assert (home / CLEAN_TEXTS).stat().st_mode & 0o777 == 0o600
 
 
 @pytest.mark.proves("prompt.judged-before")
@@ -57,12 +56,11 @@ def test_a_file_that_became_an_attack_is_judged_anew(home: Path, work: Path) -> 
 
 
 @pytest.mark.proves("prompt.judged-before")
-@pytest.mark.parametrize("name", [CLEAN_TEXTS, KNOWN_SKILLS])
-def test_noise_in_what_is_kept_only_costs_another_look(home: Path, work: Path, name: str) -> None:
+def test_noise_in_what_is_kept_only_costs_another_look(home: Path, work: Path) -> None:
     first = prompt_of(home, work)
-    kept = (home / name).read_bytes()
+    kept = (home / CLEAN_TEXTS).read_bytes()
     for data in (b"\0" * 16 + kept[16:], b"noise", kept[:16] + b"[1", b""):
-        (home / name).write_bytes(data)
+        (home / CLEAN_TEXTS).write_bytes(data)
         assert prompt_of(home, work) == first
 
 

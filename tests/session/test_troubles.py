@@ -192,8 +192,7 @@ def test_counts_that_cannot_be_read_begin_anew(home: Path) -> None:
 @pytest.mark.proves("session.frozen-prompt")
 def test_a_cache_of_judgements_that_can_be_neither_read_nor_kept_costs_nothing_else(home: Path, tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Use tabs.")
-    for name in (".judged", ".skills-read"):
-        (home / name).mkdir(parents=True)
+    (home / ".judged").mkdir(parents=True)
     with MemorySession.open(home, cwd=str(tmp_path)) as session:
         assert "Use tabs." in session.system_prompt
     assert sorted(path.name for path in home.iterdir() if path.name.endswith(".tmp")) == []

@@ -317,30 +317,28 @@ class ScanCache:
         """Keeps what is new for the next session; without it, that session judges again."""
         if self._new and self._clean is not None:
             self._new = False
-            self.keep(CLEAN_TEXTS, b"".join(list(self._clean)[-_MOST_CLEAN:]))
+            data = b"".join(list(self._clean)[-_MOST_CLEAN:])
+            with contextlib.suppress(StorageError), Folder.create(self._folder) as folder:
+                folder.replace(CLEAN_TEXTS, _scanner() + data)  # a home that cannot be written to costs time only
 
-    def keep(self, name: str, data: bytes) -> None:
-        """Keeps what was made of judged texts, for as long as the scanner is the same."""
-        with contextlib.suppress(StorageError), Folder.create(self._folder) as folder:
-            folder.replace(name, _scanner() + data)  # a home that cannot be written to costs time, nothing else
+    def _known(self) -> dict[bytes, None]:
+        """The marks of texts that this scanner found clean before."""
+        if self._clean is None:
+            data = self._kept()
+            self._clean = dict.fromkeys(data[at : at + _DIGEST_SIZE] for at in range(0, len(data), _DIGEST_SIZE))
+        return self._clean
 
-    def kept(self, name: str) -> bytes:
-        """What `keep` was given; empty when another scanner judged it, or when it cannot be read."""
+    def _kept(self) -> bytes:
+        """What `save` wrote; empty when another scanner judged it, or when it cannot be read."""
         try:
             folder = Folder.open(self._folder)
             if folder is None:
                 return b""
             with folder:
-                data = folder.read(name, at_most=_LARGEST_CACHE) or b""
+                data = folder.read(CLEAN_TEXTS, at_most=_LARGEST_CACHE) or b""
         except StorageError:
             return b""
         return data[_DIGEST_SIZE:] if data[:_DIGEST_SIZE] == _scanner() else b""
-
-    def _known(self) -> dict[bytes, None]:
-        if self._clean is None:
-            data = self.kept(CLEAN_TEXTS)
-            self._clean = dict.fromkeys(data[at : at + _DIGEST_SIZE] for at in range(0, len(data), _DIGEST_SIZE))
-        return self._clean
 
 
 @cache

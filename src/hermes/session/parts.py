@@ -490,7 +490,7 @@ class SessionParts:
 
     @cached_property
     def skills(self) -> SkillTools:
-        from hermes.skills.files import KNOWN_SKILLS, parse_known, skills_folder
+        from hermes.skills.files import skills_folder
         from hermes.skills.tool import SkillTools
 
         also = tuple(os.path.expanduser(each) for each in self.settings.texts("skills.external_dirs"))
@@ -502,7 +502,6 @@ class SessionParts:
             outside=frozenset(each for each in also if not self.folders.is_trusted(each)),
             strict=self.settings.flag("skills.guard_agent_created"),
             fill_in=self.settings.flag("skills.template_vars"),
-            known=parse_known(self.scan_cache.kept(KNOWN_SKILLS)),
         )
 
     def start_external(
@@ -546,7 +545,6 @@ class SessionParts:
     ) -> Prompt:
         """The system prompt a session that starts now would get."""
         from hermes.prompt.assembly import LIMIT, PromptInputs, assemble
-        from hermes.skills.files import KNOWN_SKILLS, render_known
 
         store = self.store
         instead, more = platform_words(self.settings, platform)
@@ -578,8 +576,6 @@ class SessionParts:
             )
         )
         self.scan_cache.save()
-        if (known := self.skills.index.take_changed()) is not None:
-            self.scan_cache.keep(KNOWN_SKILLS, render_known(known))
         return prompt
 
     def _counted_in(self) -> AbstractContextManager[SessionDB | None]:

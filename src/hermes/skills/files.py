@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -33,7 +32,6 @@ LONGEST_PATH = 240
 LONGEST_PART = 100
 FOLDERS = ("references", "templates", "scripts", "assets")
 MAIN_FILE = "SKILL.md"
-KNOWN_SKILLS = ".skills-read"  # the file in a home with what was read and judged of them
 
 
 def skills_folder(home: Home, settings: Settings | None = None) -> Mirror:
@@ -290,10 +288,7 @@ class Entry:
 
 
 class SkillIndex:
-    """One per process and skills directory. A file is read again only when its stamp changed.
-
-    `known` is what another process read, by path.
-    """
+    """One per process and skills directory. A file is read again only when its stamp changed."""
 
     def __init__(
         self,
@@ -302,14 +297,12 @@ class SkillIndex:
         *,
         disabled: frozenset[str] = frozenset(),
         also: tuple[str, ...] = (),
-        known: Known | None = None,
     ) -> None:
         self._root = root
         self._also = also
         self._scan = scan
         self._disabled = disabled
-        self._known: Known = known or {}
-        self._changed = False
+        self._known: Known = {}
 
     def entries(self) -> list[Entry]:
         """Every skill that is not disabled, by category and name; of a name used twice each one says so.
@@ -325,16 +318,10 @@ class SkillIndex:
             before = self._known.get(path)
             entry = before[1] if before is not None and before[0] == stamp != _NO_STAMP else self._read(place)
             known[path] = (stamp, entry)
-        self._changed = self._changed or known != self._known
         self._known = known  # replaced as a whole, so another thread never sees half a list
         entries = sorted((entry for _, entry in known.values()), key=lambda entry: (entry.category, entry.name))
         times = Counter(entry.name for entry in entries)
         return [_with_notes(entry, times[entry.name]) for entry in entries]
-
-    def take_changed(self) -> Known | None:
-        """What was read of the skills' files, for another process to start from; None when nothing new was."""
-        changed, self._changed = self._changed, False
-        return self._known if changed else None
 
     def render(self) -> str:
         """The block for the prompt; "" when there are no skills. What is for other platforms is left out."""
@@ -398,16 +385,3 @@ def _line(entry: Entry) -> str:
     note = f" [{entry.note}]" if entry.note else ""
     separator = ": " if description else ":" if note else ""
     return f"    - {entry.name}{separator}{description}{note}"
-
-
-def render_known(known: Known) -> bytes:
-    """What an index read, for `parse_known`."""
-    return json.dumps([(path, stamp, vars(entry)) for path, (stamp, entry) in known.items()]).encode()
-
-
-def parse_known(data: bytes) -> Known:
-    """What an earlier process read of the skills' files, by path; empty when that cannot be understood."""
-    try:
-        return {path: ((a, b, c, d), Entry(**fields)) for path, (a, b, c, d), fields in json.loads(data)}
-    except (ValueError, TypeError):
-        return {}

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hermes.base.values import Scan, Verdict
-    from hermes.skills.files import Known, Place, Skill
+    from hermes.skills.files import Place, Skill
 
     Result = dict[str, Any]
 
@@ -77,17 +77,15 @@ class SkillTools:
         outside: frozenset[str] = frozenset(),
         strict: bool = False,
         fill_in: bool = True,
-        known: Known | None = None,
     ) -> None:
         """`also` are more folders, only read from; those `outside` the person does not trust.
 
         `strict` refuses to write what a person should look at first.
-        `known` is what an earlier index read of the skills, for those files that did not change since.
         """
         self._mirror = folder if isinstance(folder, Mirror) else Mirror(LocalDocuments(folder), folder)
         self._mirror.sync()
         root = self._mirror.path
-        self.index = SkillIndex(root, scan, disabled=disabled, also=also, known=known)
+        self.index = SkillIndex(root, scan, disabled=disabled, also=also)
         self._root = root
         self._also = also
         self._outside = outside
