@@ -15,7 +15,7 @@ from hermes.memory.entries import Cause
 from hermes.safety.trust import NO_TURN, decide
 from hermes.skills.tool import SCHEMAS as SKILL_SCHEMAS
 from hermes.tools.paths import AllowedPaths, Limits
-from hermes.tools.registry import SCHEMAS, failure
+from hermes.tools.registry import SCHEMAS, failure, staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -218,7 +218,7 @@ class SkillTool:
         stage = self._gate.held_back(arguments, turn) if self._gate else None
         if stage is None:
             return self._tools.handle(self._name, arguments)
-        return self._tools.refusal(arguments) or _staged(stage())
+        return self._tools.refusal(arguments) or staged(stage(), "skills")
 
     def origin_of(self, arguments: dict[str, Any], _result: object, _turn: TurnContext) -> str:
         """A skill of a folder that others write is theirs, unless the person trusts the folder."""
@@ -232,18 +232,6 @@ def _lost(arguments: dict[str, Any]) -> list[str]:
     taken = {"patch": ("old_string",), "delete": ("name",), "remove_file": ("name", "file_path")}
     named = [arguments.get(each) for each in taken.get(str(arguments.get("action")), ())]
     return [" ".join(each for each in named if isinstance(each, str))] if named else []
-
-
-def _staged(pending: Pending) -> dict[str, Any]:
-    return {
-        "success": True,
-        "staged": True,
-        "pending_id": pending.id,
-        "message": (
-            f"Staged, not done yet, because {pending.reason}. The user decides with "
-            f"`hermes skills approve {pending.id}` or `hermes skills reject {pending.id}`; tell them."
-        ),
-    }
 
 
 @value

@@ -50,7 +50,9 @@ class MemoryTool:
         untrusted: str = "stage",
     ) -> None:
         if store is not None and "project" in store.targets:
-            self.schema = _with_target(_IN_PROJECT)
+            whole = self.schema["parameters"]
+            fields = {**whole["properties"], "target": _IN_PROJECT}  # elsewhere a model need not know of projects
+            self.schema = {**self.schema, "parameters": {**whole, "properties": fields}}
         self._store = store
         self._approvals = approvals
         self._approve_all = approve_all
@@ -91,7 +93,7 @@ class MemoryTool:
             if refusal.kind != ASK:
                 raise
             reasons.append(str(refusal))
-        why, project = "; ".join(reasons), _project(store, target)
+        why, project = "; ".join(reasons), store.project if target == "project" else ""
         return _staged(self._approvals.stage(target, operations, cause, why, project, sources=decision.evidence()))
 
     def _refused(self, refusal: WriteRefused) -> dict[str, Any]:
@@ -130,17 +132,6 @@ def _shown(result: dict[str, Any], store: MemoryStore, target: str) -> dict[str,
 def _replaced(entries: Sequence[str], operations: Sequence[Operation]) -> list[str]:
     pieces = [each["old_text"] for each in operations if each["action"] != "add" and each.get("old_text")]
     return [entry for entry in entries if any(piece.strip() in entry for piece in pieces)]
-
-
-def _with_target(target: dict[str, Any]) -> dict[str, Any]:
-    """The schema inside a project; outside of one a model need not know that there are projects."""
-    parameters = SCHEMAS["memory"]["parameters"]
-    properties = {**parameters["properties"], "target": target}
-    return {**SCHEMAS["memory"], "parameters": {**parameters, "properties": properties}}
-
-
-def _project(store: MemoryStore, target: str) -> str:
-    return store.project if target == "project" else ""
 
 
 def _single(arguments: dict[str, Any]) -> Operation:

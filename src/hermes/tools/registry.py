@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from typing import Protocol
 
-    from hermes.memory.approval import Approvals
+    from hermes.memory.approval import Approvals, Pending
     from hermes.safety.trust import Decision
 
     class Tool(Protocol):
@@ -383,15 +383,20 @@ class Toolbox:
         cause = Cause(origin=decision.origin or "unknown", session=turn.session, note=turn.note)
         call = {"tool": name, "arguments": given, "cwd": self._folder}
         pending = self._approvals.stage(sink, (), cause, decision.reason, sources=decision.evidence(), call=call)
-        return {
-            "success": True,
-            "staged": True,
-            "pending_id": pending.id,
-            "message": (
-                f"Staged, not done yet, because {decision.reason}. The user decides with `hermes memory approve "
-                f"{pending.id}` or `hermes memory reject {pending.id}`; tell them."
-            ),
-        }
+        return staged(pending, "memory")
+
+
+def staged(pending: Pending, group: str) -> dict[str, Any]:
+    """What the model gets instead of a call that waits for the person; `group` has the command that decides."""
+    return {
+        "success": True,
+        "staged": True,
+        "pending_id": pending.id,
+        "message": (
+            f"Staged, not done yet, because {pending.reason}. The user decides with "
+            f"`hermes {group} approve {pending.id}` or `hermes {group} reject {pending.id}`; tell them."
+        ),
+    }
 
 
 def consent(decision: Decision, turn: TurnContext, question: str) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import selectors
 import shlex
 import signal
 import subprocess
@@ -28,7 +27,6 @@ _LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
 _GRACE = 2.0  # seconds a program gets to end by itself
 _LAST_WORDS = 0.5  # seconds a pipe is still read after its program ended: others may hold it open for ever
 _PIECE = 65_536
-_PIPE = 1_048_576  # bytes that a pipe holds at most: one read empties it, and no more, whoever still writes
 
 
 @value
@@ -82,17 +80,17 @@ def run_bounded(
     kept = _Kept(most_bytes)
     with _CtrlC() as pressed:
         process = _started(command, folder, environment, subprocess.PIPE if given else subprocess.DEVNULL)
-    reading: Any = process.stdout
     try:
+        reader = threading.Thread(target=_read, args=(process.stdout, kept), daemon=True)
+        reader.start()
         pressed.tell()
         if given:
             threading.Thread(target=_give, args=(process.stdin, given), daemon=True).start()
-        ended = _follow(process, reading, kept, start + seconds, cancelled)
+        ended = _wait(process, reader, start + seconds, cancelled)
+        reader.join(_LAST_WORDS)
     except BaseException:  # Ctrl-C as well: nothing may go on running
         _end(process)
         raise
-    finally:
-        reading.close()
     return Ran(
         output=kept.text(), lost=kept.lost, code=process.returncode, ended=ended, seconds=time.monotonic() - start
     )
@@ -144,52 +142,24 @@ def _give(writing: Any, data: bytes) -> None:
         writing.write(data)
 
 
-def _follow(
-    process: subprocess.Popen[bytes], reading: Any, kept: _Kept, end: float, cancelled: Callable[[], bool]
-) -> str:
-    os.set_blocking(reading.fileno(), False)
-    with selectors.DefaultSelector() as selector:
-        selector.register(reading, selectors.EVENT_READ)
-        while True:
-            if cancelled() or time.monotonic() > end:
-                ended = "interrupted" if cancelled() else "timed out"
-                _end(process)
-                _read(reading, kept, _PIPE)
-                return ended
-            if selector.select(_LOOK_EVERY) and not _read(reading, kept, _PIECE):
-                break  # its end of the pipe is closed
-            if process.poll() is not None:
-                _last_words(selector, reading, kept)
-                break
-    return _wait(process, end, cancelled)
+def _read(reading: Any, kept: _Kept) -> None:
+    with reading:
+        while data := os.read(reading.fileno(), _PIECE):
+            kept.add(data)
 
 
-def _wait(process: subprocess.Popen[bytes], end: float, cancelled: Callable[[], bool]) -> str:
-    """A program may close its output and go on."""
+def _wait(process: subprocess.Popen[bytes], reader: threading.Thread, end: float, cancelled: Callable[[], bool]) -> str:
+    """How it ended. A program may close its output and go on, and one that ended may leave its output to another."""
     while process.poll() is None:
         if cancelled() or time.monotonic() > end:
             ended = "interrupted" if cancelled() else "timed out"
             _end(process)
             return ended
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(_LOOK_EVERY)
+        reader.join(_LOOK_EVERY)
+        if not reader.is_alive():
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(_LOOK_EVERY)
     return "exited"
-
-
-def _last_words(selector: selectors.BaseSelector, reading: Any, kept: _Kept) -> None:
-    end = time.monotonic() + _LAST_WORDS
-    while time.monotonic() < end and selector.select(_LOOK_EVERY):
-        if not _read(reading, kept, _PIECE):
-            return
-
-
-def _read(reading: Any, kept: _Kept, most: int) -> bool:
-    try:
-        data = os.read(reading.fileno(), most)
-    except BlockingIOError:
-        return False
-    kept.add(data)
-    return bool(data)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
