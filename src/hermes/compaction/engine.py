@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound, SettingsError
 from hermes.base.values import value
-from hermes.settings.plugins import import_plugin
+from hermes.settings.home import import_plugin
 from hermes.settings.schema import nearest
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from hermes.base.values import value
 from hermes.providers.base import MemoryProvider, SeparateProcess, tool_error, tool_result
 from hermes.providers.manager import home_of_the_caller, inside_a_provider, running_for
 from hermes.safety.fence import build_memory_context_block, sanitize_context
-from hermes.settings.plugins import import_plugin
+from hermes.settings.home import import_plugin
 from hermes.settings.yaml_file import parse, plain
 
 if TYPE_CHECKING:

@@ -9,6 +9,10 @@ from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError
 from hermes.base.values import value
 from hermes.storage.files import ARRIVING, MIGRATION_FOLDER, Folder, explain
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+
 PROFILES = "profiles"
 PEOPLE = "users"
 STICKY_CHOICE = "active_profile"
@@ -219,6 +223,32 @@ def project_root(folder: str) -> str:
         if parent == folder:
             return ""
         folder = parent
+
+
+def import_plugin(kind: str, name: str, folder: str) -> ModuleType:
+    """The Python package in a plug-in's folder, run once.
+
+    Two homes may have plug-ins of one name; each is a module of its own.
+    """
+    import importlib.util
+    import sys
+
+    mark = f"{hash(os.path.realpath(folder)) & 0xFFFFFFFFFFFFFFFF:016x}"  # for this process; no need to load hashlib
+    full_name = f"hermes_{kind}_{name.replace('-', '_')}_{mark}"
+    if full_name in sys.modules:
+        return sys.modules[full_name]
+    path = os.path.join(folder, "__init__.py")
+    spec = importlib.util.spec_from_file_location(full_name, path, submodule_search_locations=[folder])
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is not a Python module")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[full_name] = module  # so that the plug-in's own relative imports work
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[full_name]
+        raise
+    return module
 
 
 # A migration builds a copy and exchanges it with the home (`portability.exchange`), so a kill leaves nothing half done.

@@ -104,9 +104,10 @@ def plain(node: Any) -> Any:
 def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
     """Writes one setting into the file, keeping all else as it is; returns the value and where it was written."""
     key = known(name)
-    given = _mapping_from(words) if key.kind == "mapping" else from_words(key, words)
-    if key.kind == "texts" and isinstance(given, str):
-        given = _texts_from(words)
+    given = _read(words, _yaml()) if key.kind == "mapping" else from_words(key, words)
+    if key.kind == "texts" and isinstance(given, str):  # with or without brackets; every item is a text, not a number
+        given = _read(words if words.strip().startswith("[") else f"[{words}]", YAML(typ="base", pure=True))
+        given = words if isinstance(given, str) else given
     if problem := problem_with(key, given):
         shape = _SHAPES.get(key.kind, "")
         raise SettingsError(f"{name}: {problem}{f'; write it as {shape}, or edit {home.join(file)}' if shape else ''}")
@@ -208,19 +209,10 @@ def _dumped(tree: CommentedMap, text: str) -> str:
     return out.getvalue()
 
 
-def _mapping_from(words: str) -> Any:
-    """A mapping as in the file, which may be JSON; other words come back unchanged."""
+def _read(words: str, yaml: YAML) -> Any:
+    """What the words mean in the file, which may be JSON; words that mean nothing there come back unchanged."""
     try:
-        return plain(_yaml().load(words))
-    except (YAMLError, ValueError, RecursionError):
-        return words
-
-
-def _texts_from(words: str) -> Any:
-    """A list as in the file, or as JSON, with or without brackets; other words come back unchanged."""
-    yaml = YAML(typ="base", pure=True)  # every item is a text, as in a list without quotes
-    try:
-        return yaml.load(words if words.strip().startswith("[") else f"[{words}]")
+        return plain(yaml.load(words))
     except (YAMLError, ValueError, RecursionError):
         return words
 
