@@ -153,6 +153,9 @@ def _checked(path: str, number: int, step: Any) -> dict[str, Any]:
         return {"text": step}
     if not isinstance(step, dict) or not step.keys() <= _FIELDS:
         raise SettingsError(f"{path}: step {number} must be a text or an object with {', '.join(sorted(_FIELDS))}")
+    calls = step.get("calls", [])
+    if not isinstance(calls, list) or not all(isinstance(call, dict) and "name" in call for call in calls):
+        raise SettingsError(f'{path}: step {number}: expected calls as a list of {{"name": …, "arguments": {{…}}}}')
     return step
 
 
