@@ -17,6 +17,7 @@ import stat
 import tempfile
 import time
 import zipfile
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
@@ -24,7 +25,7 @@ import apsw
 
 from hermes.base.errors import DamagedFile, ExtraMissing, NotFound, SettingsError, StorageError, UnsafePath, command
 from hermes.storage.files import MIGRATION_FOLDER as MIGRATING
-from hermes.storage.files import PRIVATE_FILE, explain, explained, make_private_folders
+from hermes.storage.files import PRIVATE_FILE, Folder, explained, make_private_folders
 from hermes.storage.local.repair.salvage import open_unchanged
 
 if TYPE_CHECKING:
@@ -108,11 +109,8 @@ def _identities(age: Any, path: str) -> list[Any]:
 
 
 def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise explain("read", path, error) from error
+    with explained("read", path), open(path, "rb") as file:
+        return file.read()
 
 
 MANIFEST = "manifest.json"
@@ -146,14 +144,18 @@ class Contents:
 
     def add(self, path: str, pieces: Iterable[bytes], *, kind: str = "file", executable: bool = False) -> None:
         digest, size = hashlib.sha256(), 0
-        for piece in pieces:
-            self._write(piece)
-            digest.update(piece)
-            size += len(piece)
+        with self._opened(path, executable=executable) as file:
+            for piece in pieces:
+                file.write(piece)
+                digest.update(piece)
+                size += len(piece)
         self.entries[path] = Entry(path=path, kind=kind, bytes=size, sha256=digest.hexdigest(), executable=executable)
 
-    def _write(self, piece: bytes) -> None:
-        del piece
+    @contextlib.contextmanager
+    def _opened(self, path: str, *, executable: bool) -> Iterator[IO[bytes]]:
+        del path, executable
+        with open(os.devnull, "wb") as nowhere:
+            yield nowhere
 
 
 class ArchiveWriter(Contents):
@@ -166,9 +168,8 @@ class ArchiveWriter(Contents):
         super().__init__(about)
         self.out = os.path.abspath(out)
         self._lock = lock
-        self._file: IO[bytes] = io.BytesIO()
-        self._entry: IO[bytes] = self._file
         self._part = f"{self.out}.part-{os.getpid()}-{os.urandom(3).hex()}"
+        self._file: IO[bytes] | None = None
         self._zip: zipfile.ZipFile | None = None
 
     def __enter__(self) -> Self:
@@ -179,33 +180,24 @@ class ArchiveWriter(Contents):
                 f"{self.out}: give an encrypted archive a name that ends with .zip{ENCRYPTED}, and no other archive"
             )
         make_private_folders(os.path.dirname(self.out))
-        try:
+        with explained("create", self.out):
             if self._lock is not None:
-                self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+                self._file = io.BytesIO()
             elif self.out.endswith(".zip"):
-                descriptor = os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE_FILE)
-                self._file = os.fdopen(descriptor, "w+b")
-                self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+                self._file = self._created()
             else:
                 os.mkdir(self._part, 0o700)
-        except OSError as error:
-            raise explain("create", self.out, error) from error
+            if self._file is not None:
+                self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
         return self
-
-    def add(self, path: str, pieces: Iterable[bytes], *, kind: str = "file", executable: bool = False) -> None:
-        with self._opened(path, executable=executable) as self._entry:
-            super().add(path, pieces, kind=kind, executable=executable)
-
-    def _write(self, piece: bytes) -> None:
-        self._entry.write(piece)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self._complete()
         finally:
-            if self._zip is not None:
-                for each in (self._zip, self._file):  # if one fails to close, still close the other
+            for each in (self._zip, self._file):  # if one fails to close, still close the other
+                if each is not None:
                     with contextlib.suppress(ValueError, OSError):
                         each.close()
             remove_tree(self._part)
@@ -214,36 +206,36 @@ class ArchiveWriter(Contents):
         about = {**self.about, "files": [_as_json(entry) for _, entry in sorted(self.entries.items())]}
         with self._opened(MANIFEST, executable=False) as file:
             file.write((json.dumps(about, ensure_ascii=False, indent=1) + "\n").encode())
-        try:
-            if self._zip is not None:
+        with explained("write", self.out):
+            if self._zip is None or self._file is None:
+                ArchiveReader(self._part, None).verify()
+            else:
                 self._zip.close()
-            if self._lock is not None:
-                self._encrypt(self._lock)
-            elif self._zip is not None:
-                self._file.flush()
-                os.fsync(self._file.fileno())
-                self._file.close()
-            if self._lock is None:
-                with ArchiveReader.open(self._part) as written:
-                    written.verify()
+                with zipfile.ZipFile(self._file) as written:
+                    ArchiveReader(self.out, written, self._file.seek(0, os.SEEK_END)).verify()
+                if isinstance(self._file, io.BytesIO) and self._lock is not None:
+                    self._encrypt(self._file.getvalue(), self._lock)
+                else:
+                    self._file.flush()
+                    os.fsync(self._file.fileno())
             os.rename(self._part, self.out)
-            _sync(os.path.dirname(self.out))
-        except OSError as error:
-            raise explain("write", self.out, error) from error
+            with Folder.create(os.path.dirname(self.out)) as folder:
+                folder.sync()
 
-    def _encrypt(self, lock: Lock) -> None:
-        """Checks the archive in memory, then compares the written bytes: we may have no key to open them."""
-        with zipfile.ZipFile(self._file) as written:
-            ArchiveReader(self.out, written, len(self._file.getvalue())).verify()  # type: ignore[attr-defined]
-        sealed = lock.seal(self._file.getvalue())  # type: ignore[attr-defined]
-        descriptor = os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE_FILE)
-        with os.fdopen(descriptor, "w+b") as file:
+    def _encrypt(self, data: bytes, lock: Lock) -> None:
+        """Writes the archive encrypted and compares the written bytes: we may have no key to open them."""
+        sealed = lock.seal(data)
+        with self._created() as file:
             file.write(sealed)
             file.flush()
             os.fsync(file.fileno())
             file.seek(0)
             if file.read() != sealed:
                 raise StorageError(f"{self.out} was read back with other bytes than were written; check the disk")
+
+    def _created(self) -> IO[bytes]:
+        descriptor = os.open(self._part, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, PRIVATE_FILE)
+        return os.fdopen(descriptor, "w+b")
 
     @contextlib.contextmanager
     def _opened(self, path: str, *, executable: bool) -> Iterator[IO[bytes]]:
@@ -345,10 +337,8 @@ class ArchiveReader:
     def _piece(self, file: IO[bytes], count: int, path: str) -> bytes:
         try:
             return file.read(count)
-        except (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
             raise DamagedFile(f"{path} in {self.path} cannot be read ({error}); use another copy") from error
-        except Exception as error:  # zlib.error; catching it by name would load zlib
-            raise DamagedFile(f"{path} in {self.path} cannot be unpacked ({error}); use another copy") from error
 
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[IO[bytes]]:
@@ -357,7 +347,10 @@ class ArchiveReader:
                 with self._zip.open(path) as packed:
                     yield packed
             else:
-                with open_inside(self.path, path) as plain:
+                inside = os.path.join(os.path.realpath(self.path), checked_name(path))
+                if os.path.dirname(os.path.realpath(inside)) != os.path.dirname(inside):
+                    raise UnsafePath(f"{path} in {self.path} is behind a link; links are not followed")
+                with open_regular(inside) as plain:
                     yield plain
         except KeyError as error:
             raise DamagedFile(f"{path} is missing in {self.path}; use another copy") from error
@@ -431,44 +424,15 @@ def checked_name(path: Any) -> str:
 
 @contextlib.contextmanager
 def create_inside(root: str, path: str, mode: int) -> Iterator[IO[bytes]]:
-    """Creates a file below `root` with private folders; no part of its path may be a link."""
+    """Creates a file below `root`, a folder that we have just made, so that it holds no links."""
+    full = os.path.join(root, checked_name(path))
+    make_private_folders(os.path.dirname(full))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with (
-        _folder_of(root, path, "write") as (folder, name),
-        os.fdopen(os.open(name, flags, mode, dir_fd=folder), "wb") as file,
-    ):
+    with explained("write", full), os.fdopen(os.open(full, flags, mode), "wb") as file:
         os.fchmod(file.fileno(), mode)
         yield file
         file.flush()
         os.fsync(file.fileno())
-
-
-@contextlib.contextmanager
-def open_inside(root: str, path: str) -> Iterator[IO[bytes]]:
-    """Opens a regular file below `root` without following links."""
-    with _folder_of(root, path, "read") as (folder, name), open_regular(name, folder) as file:
-        yield file
-
-
-@contextlib.contextmanager
-def _folder_of(root: str, path: str, verb: str) -> Iterator[tuple[int, str]]:
-    """The open folder that holds a file below `root`, and the file's name; to write, missing folders are made."""
-    no_link = os.O_NOFOLLOW if verb == "write" else 0
-    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | no_link)
-    try:
-        *folders, name = checked_name(path).split("/")
-        for each in folders:
-            if verb == "write":
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(each, 0o700, dir_fd=folder)
-            below = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-            os.close(folder)
-            folder = below
-        yield folder, name
-    except OSError as error:
-        raise explain(verb, os.path.join(root, path), error) from error
-    finally:
-        os.close(folder)
 
 
 def remove_tree(path: str) -> None:
@@ -499,14 +463,6 @@ def _entry(record: Any) -> Entry:
 def _as_json(entry: Entry) -> dict[str, Any]:
     record: dict[str, Any] = {"path": entry.path, "kind": entry.kind, "bytes": entry.bytes, "sha256": entry.sha256}
     return {**record, "executable": True} if entry.executable else record
-
-
-def _sync(folder: str) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 LARGEST_FILE = 4 << 20
@@ -549,10 +505,8 @@ def opened_unchanged(path: str) -> Iterator[apsw.Connection]:
             raise DamagedFile(
                 f"{path} cannot be read as a database; copy it anew, or repair it with the program that wrote it"
             )
-        try:
+        with contextlib.closing(connection):
             yield connection
-        finally:
-            connection.close()
 
 
 def merged(path: str, place: str) -> str:
@@ -565,33 +519,29 @@ def merged(path: str, place: str) -> str:
         for suffix in DATABASE_FILES:
             _copy_whole(path + suffix, copy + suffix)
         if database_stamps(path) == before:  # else the copy may hold parts of two moments
-            _lay_over(path, copy)
-            return copy
+            break
         time.sleep(_PAUSE)
-    raise StorageError(f"{path} keeps changing while it is copied; close the program that has it open and try again")
+    else:
+        raise StorageError(
+            f"{path} keeps changing while it is copied; close the program that has it open and try again"
+        )
+    try:
+        with contextlib.closing(apsw.Connection(copy)) as connection:
+            connection.pragma("trusted_schema", False)
+            connection.pragma("journal_mode", "DELETE")  # applies the log and removes it
+    except apsw.Error as error:
+        raise DamagedFile(f"{path} cannot be read with its log ({error}); copy it again from its source") from error
+    return copy
 
 
 def _copy_whole(path: str, to: str) -> None:
-    try:
-        with open_regular(path) as source, open(to, "wb") as target:
-            shutil.copyfileobj(source, target, _PIECE)
-    except FileNotFoundError:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(to)  # left by an earlier attempt
-    except OSError as error:
-        raise explain("copy", path, error) from error
-
-
-def _lay_over(path: str, copy: str) -> None:
-    try:
-        connection = apsw.Connection(copy)
+    with explained("copy", path):
         try:
-            connection.pragma("trusted_schema", False)
-            connection.pragma("journal_mode", "DELETE")  # applies the log and removes it
-        finally:
-            connection.close()
-    except apsw.Error as error:
-        raise DamagedFile(f"{path} cannot be read with its log ({error}); copy it again from its source") from error
+            with open_regular(path) as source, open(to, "wb") as target:
+                shutil.copyfileobj(source, target, _PIECE)
+        except FileNotFoundError:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(to)  # left by an earlier attempt
 
 
 def read_text(path: str) -> str:
