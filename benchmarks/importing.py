@@ -50,7 +50,7 @@ print(json.dumps([count, time.perf_counter() - start, time.process_time() - cpu,
 """
 _IMPORT = """
 import json, os, resource, sys, time
-from hermes.portability.transcripts import TranscriptImport
+from hermes.portability.conversations_import import TranscriptImport
 from hermes.portability.transcripts import sources
 from hermes.conversations.recorded_import import RecordedDB
 folder, target, most = sys.argv[1], sys.argv[2], int(sys.argv[3])

@@ -48,7 +48,7 @@ def exported(db: SessionDB) -> str:
     return out.getvalue()
 
 
-def imported(db: SessionDB, text: str) -> tuple[int, int, int, list[tuple[int, str]]]:
+def imported(db: SessionDB, text: str) -> tuple[int, int, int, list[str]]:
     result = Importer(db).read(io.BytesIO(text.encode("utf-8", "surrogatepass")))
     return result.sessions, result.messages, result.already_there, result.problems
 
@@ -98,7 +98,7 @@ def test_a_session_that_differs_is_reported_and_left_alone(db: SessionDB) -> Non
     changed = exported(db).replace('"two"', '"TWO"')
     sessions, messages, there, problems = imported(db, changed)
     assert (sessions, messages, there) == (0, 0, 1)
-    assert [(number, "differs from message 2 on" in text) for number, text in problems] == [(3, True)]
+    assert [(text[:7], "differs from message 2 on" in text) for text in problems] == [("line 3:", True)]
     assert [message.text for message in db.messages(made)] == ["one", "two"]
 
 

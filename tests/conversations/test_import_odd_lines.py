@@ -9,6 +9,7 @@ import pytest
 
 from hermes.conversations.database import SessionDB
 from hermes.portability import conversations_import as importing
+from hermes.portability import transcripts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +76,7 @@ def test_a_parent_that_is_not_there_and_a_session_that_differs_are_no_end(
 def test_a_line_that_is_too_long_is_left_out_and_the_rest_comes_in(
     bring: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(importing, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(transcripts, "LONGEST_LINE", 1 << 20)
     monkeypatch.setattr(importing, "_CHUNK", 100)
     told = bring({"id": "long", "messages": [said(1, note="x" * 3_000_000)]}, *map(said, range(12))).json
     assert (told["bad_lines"], told["messages"]) == (1, 12)

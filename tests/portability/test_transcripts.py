@@ -17,7 +17,8 @@ from engines import database_of
 
 from hermes.conversations.database import SessionDB
 from hermes.conversations.recorded_import import RecordedDB
-from hermes.portability.transcripts import TranscriptImport, sources
+from hermes.portability.conversations_import import TranscriptImport
+from hermes.portability.transcripts import sources
 
 if TYPE_CHECKING:
     from collections.abc import Callable

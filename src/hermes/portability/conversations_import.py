@@ -8,21 +8,28 @@ reported instead of guessed at. So an import can be repeated, and one that was i
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import itertools
 import json
+import os
 import time
+import zlib
+from array import array
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field
-from datetime import datetime
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.errors import HermesError, StorageError
 from hermes.base.text import change_texts
 from hermes.base.words import scrub
 from hermes.conversations.context import COPY, WRITTEN
 from hermes.conversations.database import Pages
-from hermes.conversations.retrieval import as_imported
-from hermes.safety.fence import storable
+from hermes.conversations.retrieval import as_imported, as_reported
+from hermes.portability import transcripts
+from hermes.portability.transcripts import LATEST, moment_of, numbered_lines, read
+from hermes.safety.fence import storable, without_private
+from hermes.settings.home import project_of
 from hermes.storage.images import bare
 from hermes.storage.records import COUNTERS, KINDS, encode
 
@@ -31,6 +38,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from hermes.conversations.database import SessionDB
+    from hermes.portability.transcripts import Conversation, Source
     from hermes.storage.records import StoredMessage
 
     Renumbered = Callable[[Mapping[str, Any], Callable[[int, int], list[tuple[int, int]]]], dict[str, Any]]
@@ -87,8 +95,6 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
 }
 
 
-_MILLISECONDS = 1e11
-_LATEST = 1e12
 # Columns of a hermes-agent export that describe the row, not the message.
 _BOOKKEEPING = frozenset(("id", "session_id", "active", "compacted", "observed"))
 _SAID_AT = ("timestamp", "created_at", "create_time", "created", "date", "time")
@@ -155,23 +161,9 @@ def session_fields(record: dict[str, Any], source: str) -> dict[str, Any]:
         if isinstance(record.get(key), str):
             fields[key] = scrub(record[key])
     for key in COUNTERS:
-        if type(record.get(key)) in (int, float) and abs(record[key]) < _LATEST:
+        if type(record.get(key)) in (int, float) and abs(record[key]) < LATEST:
             fields[key] = record[key]
     return fields
-
-
-def moment_of(given: Any) -> float | None:
-    """Seconds since 1970 from a number of seconds or milliseconds, or from an ISO date."""
-    if isinstance(given, str):
-        try:
-            moment = datetime.fromisoformat(given)
-            return (moment.astimezone() if moment.tzinfo is None else moment).timestamp()
-        except (ValueError, OverflowError):
-            return None
-    if isinstance(given, bool) or not isinstance(given, int | float) or not abs(given) < _LATEST * 1000:
-        return None
-    seconds = float(given)
-    return seconds / 1000 if abs(seconds) >= _MILLISECONDS else seconds
 
 
 def _opened(calls: Any) -> Any:
@@ -187,23 +179,18 @@ _ARGUMENTS = frozenset(("session_id", "source", "title", "started_at", "parent_s
 
 
 class _Ids:
-    """Maps ids in the file to the new ids, stored as runs, and updates the pointers in messages."""
+    """Maps ids in the file to the new ids, and updates the pointers in messages."""
 
     def __init__(self, renumbered: Renumbered | None) -> None:
         self._renumbered = renumbered
-        self._runs: list[tuple[int, int, int]] = []  # first old id, first new id, how many
+        self._old, self._new = array("q"), array("q")
         self._sorted = True
 
     def note(self, old: int | None, new: int) -> None:
-        if old is None:
-            return
-        if self._runs:
-            first, became, count = self._runs[-1]
-            if (old, new) == (first + count, became + count):
-                self._runs[-1] = (first, became, count + 1)
-                return
-            self._sorted = False
-        self._runs.append((old, new, 1))
+        if old is not None:
+            self._sorted = self._sorted and (not self._old or self._old[-1] < old)
+            self._old.append(old)
+            self._new.append(new)
 
     def pointing(self, message: dict[str, Any], *, are_known: bool) -> dict[str, Any]:
         """The message with its pointers updated; `are_known` says whether the file has the old ids."""
@@ -218,16 +205,15 @@ class _Ids:
     def _between(self, first: int, last: int) -> list[tuple[int, int]]:
         """The new ids, as runs, of the messages with old ids from `first` to `last`."""
         if not self._sorted:
-            self._runs.sort(key=itemgetter(0))
+            pairs = sorted(zip(self._old, self._new, strict=True))
+            self._old, self._new = (array("q", ids) for ids in zip(*pairs, strict=True))
             self._sorted = True
         found: list[tuple[int, int]] = []
-        at = max(bisect_right(self._runs, first, key=itemgetter(0)) - 1, 0)
-        while at < len(self._runs) and self._runs[at][0] <= last:
-            old, new, count = self._runs[at]
-            low, high = max(first, old), min(last, old + count - 1)
-            if low <= high:
-                found.append((new + low - old, new + high - old))
-            at += 1
+        for new in self._new[bisect_left(self._old, first) : bisect_right(self._old, last)]:
+            if found and found[-1][1] == new - 1:
+                found[-1] = (found[-1][0], new)
+            else:
+                found.append((new, new))
         return found
 
 
@@ -253,7 +239,6 @@ class Places:
 
 
 IMPORTED_AT = "imported_at"
-LONGEST_LINE = 64 << 20
 _CHUNK = 1 << 20
 _BATCH = 500
 _REPORTED = 100
@@ -262,16 +247,45 @@ _ENOUGH_TO_NAME = 8  # single messages that determine the id, which stays the sa
 
 @dataclass(slots=True, kw_only=True)
 class Imported:
-    """What an import did; `problems` are line number and reason of the first bad lines."""
+    """What an import did. `unchanged` files were not opened; `problems` are the first ones found."""
 
+    files: int = 0
+    unchanged: int = 0
     sessions: int = 0
     messages: int = 0
     already_there: int = 0
-    bad_lines: int = 0
-    problems: list[tuple[int, str]] = field(default_factory=list)
+    bad: int = 0
+    problems: list[str] = field(default_factory=list)
 
 
-class Importer:
+class _Import:
+    """What both importers do alike: create sessions, count, report."""
+
+    def __init__(self, db: SessionDB, on_bytes: Callable[[int], None] | None) -> None:
+        self._db = db
+        self._on_bytes = on_bytes
+        self._done = 0
+        self.result = Imported()
+
+    def _create(self, fields: dict[str, Any]) -> None:
+        parent = fields.get("parent_session_id")
+        if parent is not None and self._db.find_session(parent) is None:
+            fields = {**fields, "parent_session_id": None, "kind": None, "missing_parent": parent}
+        self._db.create_session(**{IMPORTED_AT: time.time(), **fields})
+        self.result.sessions += 1
+
+    def _advance(self, count: int) -> None:
+        self._done += count
+        if self._on_bytes is not None:
+            self._on_bytes(self._done)
+
+    def _problem(self, text: str) -> None:
+        self.result.bad += 1
+        if len(self.result.problems) < _REPORTED:
+            self.result.problems.append(text)
+
+
+class Importer(_Import):
     """Reads our own JSONL format into a store."""
 
     def __init__(
@@ -285,14 +299,11 @@ class Importer:
         renumbered: Renumbered | None = None,
     ) -> None:
         """`renumbered` changes the ids in messages that a compaction wrote to the new ids."""
-        self._db = db
+        super().__init__(db, on_bytes)
         self._ids = _Ids(renumbered)
         self._source = source
         self._title = title
         self._on_problem = on_problem
-        self._on_bytes = on_bytes
-        self._done = 0
-        self._result = Imported()
         self._open: _Receiver | None = None
         self._seen: dict[str, int] = {}
         self._refused: set[str] = set()
@@ -308,22 +319,24 @@ class Importer:
         for chunk in _chunks(lines):
             with self._db.bulk():
                 for number, line in chunk:
-                    try:
+                    with self._reported(number):
                         self._line(number, line)
-                    except BadLine as bad:
-                        self._problem(number, str(bad))
                 if self._open is not None:
                     self._open.flush()
         with self._db.bulk():
             self._settle_loose()
             self._close()
         self._db.sync()
-        return self._result
+        return self.result
 
-    def _advance(self, count: int) -> None:
-        self._done += count
-        if self._on_bytes is not None:
-            self._on_bytes(self._done)
+    @contextlib.contextmanager
+    def _reported(self, number: int) -> Iterator[None]:
+        try:
+            yield
+        except BadLine as bad:
+            self._problem(f"line {number}: {bad}")
+            if self._on_problem is not None and self.result.bad <= _REPORTED:
+                self._on_problem(number, str(bad))
 
     def _line(self, number: int, line: bytes | None) -> None:
         record = _parsed(line)
@@ -350,11 +363,7 @@ class Importer:
         fields = session_fields(record, self._source)
         name: str = fields["session_id"]
         if self._db.find_session(name) is None:
-            parent = fields["parent_session_id"]
-            if parent is not None and self._db.find_session(parent) is None:
-                fields |= {"parent_session_id": None, "kind": None, "missing_parent": parent}
-            self._db.create_session(**{IMPORTED_AT: time.time(), **fields})
-            self._result.sessions += 1
+            self._create(fields)
         return name
 
     def _conversation(self, record: Any) -> None:
@@ -392,10 +401,8 @@ class Importer:
         self._loose_session = self._session(record)
         waiting, self._loose = self._loose, []
         for number, message in waiting:
-            try:
+            with self._reported(number):
                 self._receive(self._loose_session, message, compacted=False)
-            except BadLine as bad:
-                self._problem(number, str(bad))
 
     def _receive(self, session_id: str, message: dict[str, Any], *, compacted: bool, number: int | None = None) -> None:
         if session_id in self._refused:
@@ -405,7 +412,7 @@ class Importer:
             if self._db.find_session(session_id) is None:
                 raise BadLine(f"there is no session {session_id!r}; its line is missing or comes later")
             seen = self._seen.get(session_id, 0)
-            self._open = _Receiver(self._db, session_id, self._result, self._ids, seen=seen)
+            self._open = _Receiver(self._db, session_id, self.result, self._ids, seen=seen)
         try:
             self._open.add(message, compacted=compacted, number=number)
         except BadLine:
@@ -417,13 +424,6 @@ class Importer:
             self._open.flush()
             self._seen[self._open.session_id] = self._open.seen
         self._open = None
-
-    def _problem(self, number: int, text: str) -> None:
-        self._result.bad_lines += 1
-        if len(self._result.problems) < _REPORTED:
-            self._result.problems.append((number, text))
-            if self._on_problem is not None:
-                self._on_problem(number, text)
 
 
 class _Receiver:
@@ -483,7 +483,9 @@ def _same(stored: StoredMessage, message: dict[str, Any]) -> bool:
 
 def _parsed(line: bytes | None) -> dict[str, Any]:
     if line is None:
-        raise BadLine(f"it is longer than {LONGEST_LINE >> 20} MiB; split the conversation into single messages")
+        raise BadLine(
+            f"it is longer than {transcripts.LONGEST_LINE >> 20} MiB; split the conversation into single messages"
+        )
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -507,28 +509,6 @@ def _chunks(lines: Iterable[tuple[int, bytes | None]]) -> Iterator[list[tuple[in
         yield chunk
 
 
-def numbered_lines(
-    file: BinaryIO, on_bytes: Callable[[int], object] | None = None
-) -> Iterator[tuple[int, bytes | None]]:
-    """Lines that are not blank, with their numbers; None for one that is too long to hold.
-
-    `on_bytes` receives the size of each line, its end included.
-    """
-    number = 0
-    while line := file.readline(LONGEST_LINE):
-        number += 1
-        whole, size = True, len(line)
-        while not line.endswith(b"\n") and (line_end := file.readline(LONGEST_LINE)):
-            whole, line = False, line_end
-            size += len(line_end)
-        if on_bytes is not None:
-            on_bytes(size)
-        if not whole:
-            yield number, None
-        elif line.strip():
-            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-
-
 def _beginning(messages: list[dict[str, Any]]) -> float | None:
     return next((m["timestamp"] for m in messages if isinstance(m.get("timestamp"), float)), None)
 
@@ -547,3 +527,170 @@ def _name_for(messages: list[dict[str, Any]]) -> str:
     said = [{key: value for key, value in message.items() if key != "timestamp"} for message in messages]
     content = json.dumps(said, sort_keys=True).encode()
     return f"import_{hashlib.sha256(content).hexdigest()[:20]}"
+
+
+_TRANSCRIPT_BATCH = 2000  # messages per transaction; others can write in between
+_VARIANTS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    """How much of a conversation was imported: the number of messages, and a checksum over them."""
+
+    session: str
+    taken: int = 0
+    check: int = 0
+
+
+class TranscriptImport(_Import):
+    """Adds other programs' conversations to a store; what is already there is skipped."""
+
+    def __init__(
+        self,
+        db: SessionDB,
+        *,
+        project: str | None = None,
+        on_bytes: Callable[[int], None] | None = None,
+        by_hook: bool = False,
+    ) -> None:
+        """With `by_hook`, typed text counts as the person's own; nobody knows who wrote any other file."""
+        super().__init__(db, on_bytes)
+        self._grade = as_reported if by_hook else as_imported
+        self._project = project
+        self._storing = False  # a failure now is one of the database, which ends the import
+
+    def take(self, source: Source) -> None:
+        """Imports one file if it has changed; reports what cannot be understood and goes on."""
+        note, now = f"imported:file:{source.format}:{source.path}", source.fingerprint()
+        self.result.files += 1
+        if self._db.get_meta(note) == now:
+            self.result.unchanged += 1
+            self._advance(source.size())
+            return
+        before = self.result.bad
+
+        def told(text: str) -> None:
+            self._problem(f"{os.path.basename(source.path)}: {text}")
+
+        try:
+            for conversation in read(source, told, self._advance):
+                self._conversation(source, conversation)
+        except (OSError, StorageError) as error:
+            if self._storing:
+                raise
+            self._problem(str(error) if isinstance(error, HermesError) else f"{source.path}: {error}")
+        if self.result.bad == before:
+            self._db.set_meta(note, now)
+
+    def finish(self) -> Imported:
+        self._db.sync()
+        return self.result
+
+    def _conversation(self, source: Source, conversation: Conversation) -> None:
+        base = scrub(f"{source.format}_{conversation.id}")
+        messages = _messages(conversation)
+        mark, count = self._known(base, messages)
+        if mark is None and count and self._is_older_copy(base, conversation):
+            self.result.already_there += count
+            return
+        fields = None
+        if mark is None:
+            names = [base, *(f"{base}~{number}" for number in range(2, _VARIANTS))]
+            mark = _Mark(next(name for name in names if self._db.find_session(name) is None))
+            fields = self._fields(source, conversation)
+            if mark.session != base:
+                fields |= {"parent_session_id": base, "kind": "branch"}
+        self.result.already_there += mark.taken
+        if count != mark.taken:
+            messages = itertools.islice(_messages(conversation), mark.taken, None)
+        while batch := list(itertools.islice(messages, _TRANSCRIPT_BATCH)):
+            mark = self._store(mark, batch, fields)
+            fields = None
+        title = conversation.late.get("title")
+        title = without_private(title) if isinstance(title, str) else None
+        session = self._db.find_session(mark.session) if title else None
+        if session is not None and session.title is None:
+            self._db.rename(session.id, title)
+
+    def _fields(self, source: Source, conversation: Conversation) -> dict[str, Any]:
+        given = {"source": source.format, "imported_from": source.path, **conversation.fields}
+        given["started_at"] = moment_of(given.get("started_at"))
+        fields: dict[str, Any] = {key: scrub(each) for key, each in given.items() if isinstance(each, str) and each}
+        fields |= {key: each for key, each in given.items() if isinstance(each, float)}
+        if self._project is not None:
+            fields["project"] = self._project
+        elif "cwd" in fields:
+            fields["project"] = project_of(fields["cwd"]) or fields.get("project")  # named as in our own sessions
+        if conversation.parent:
+            fields["parent_session_id"] = scrub(f"{source.format}_{conversation.parent}")
+        return {**fields, "kind": conversation.kind}
+
+    def _known(self, base: str, messages: Iterator[dict[str, Any]]) -> tuple[_Mark | None, int]:
+        """The variant with the longest common beginning, and how many messages were read to find it."""
+        best, check, count = None, 0, 0
+        for mark in sorted(self._variants(base), key=lambda mark: mark.taken):
+            for message in itertools.islice(messages, mark.taken - count):
+                check = _chained(check, message)
+                count += 1
+            if (count, check) == (mark.taken, mark.check):
+                best = mark
+        return best, count
+
+    def _is_older_copy(self, base: str, conversation: Conversation) -> bool:
+        """Whether all of it was imported before, as with a copy made when the conversation was shorter."""
+        for mark in self._variants(base):
+            stored = Pages.of_db(self._db).messages(self._db.get_session(mark.session))
+            kept = (_chained(0, bare(message.message)) for message in stored)
+            given = (_chained(0, bare(message)) for message in _messages(conversation))
+            if all(one == other for one, other in itertools.zip_longest(given, kept) if one is not None):
+                return True
+        return False
+
+    def _variants(self, base: str) -> Iterator[_Mark]:
+        for number in range(1, _VARIANTS):
+            name = f"{base}~{number}" if number > 1 else base
+            found = self._db.get_meta(f"imported:conversation:{name}")
+            if not isinstance(found, str):
+                return
+            taken, _, check = found.partition(":")
+            yield _Mark(name, int(taken), int(check))
+
+    def _store(self, mark: _Mark, batch: list[dict[str, Any]], fields: dict[str, Any] | None) -> _Mark:
+        """Stores messages, and first the session if `fields` are given; returns the new mark."""
+        check, kept = mark.check, []
+        for number, message in enumerate(batch, mark.taken + 1):
+            check = _chained(check, message)
+            try:
+                # Plain text is always valid; check anything else before the transaction.
+                plain = isinstance(message.get("content"), str) and "tool_calls" not in message
+                kept.append(message if plain else clean_message(message))
+            except BadLine as bad:
+                self._problem(f"{mark.session}: message {number}: {bad}")
+        reached = _Mark(mark.session, mark.taken + len(batch), check)
+        if fields is not None and not kept:
+            return mark
+        self._storing = True
+        with self._db.bulk():
+            if fields is not None:
+                times = (message.get("timestamp") for message in kept)
+                fields.setdefault("started_at", next((at for at in times if isinstance(at, float)), None))
+                self._create({**fields, "session_id": mark.session})
+            self.result.messages += len(self._db.append_many(mark.session, list(map(self._grade, kept))))
+            self._db.set_meta(f"imported:conversation:{mark.session}", f"{reached.taken}:{reached.check}")
+        self._storing = False
+        return reached
+
+
+def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
+    """The messages without private parts."""
+    for message in conversation.messages():
+        yield message if (kept := storable(message)) is message else dict(kept)
+
+
+def _chained(check: int, message: Mapping[str, Any]) -> int:
+    content = message.get("content")
+    text = content if isinstance(content, str) else repr(content)
+    calls = message.get("tool_calls")
+    if calls:
+        text = f"{text}{calls!r}"
+    return zlib.crc32(f"{message['role']}\x1f{text}".encode("utf-8", "surrogatepass"), check)

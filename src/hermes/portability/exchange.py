@@ -167,9 +167,7 @@ class HomeCopy(NewHome):
     def __init__(self, home: str) -> None:
         super().__init__(home)
         self.after: list[Callable[[], object]] = []
-        self._taken: dict[
-            str, tuple[Stamp, Stamp]
-        ] = {}  # the stamps of each file when it was copied, in the home and in the copy
+        self._taken: dict[str, tuple[Stamp, Stamp]] = {}  # when each file was copied: its stamps here and in the copy
         self._databases: dict[str, list[Stamp]] = {}  # stamps of databases that must not change meanwhile
 
     def __enter__(self) -> Self:
@@ -375,22 +373,20 @@ _LONGEST = 160
 
 def disable(new: str, in_use: str) -> list[str]:
     """Disables settings and plug-ins of a new home that the home in use does not have; returns descriptions of them."""
-    found: list[str] = []
-    for home in _homes(new):
-        before = os.path.join(in_use, os.path.relpath(home.path, new))
-        label = f"profile {home.profile}: " if home.profile else ""
-        found += [f"{label}{each}" for each in (*_disable_settings(home, before), *_disable_files(home, before))]
-    return found
+    return [
+        label + each
+        for home, label in _homes(new)
+        for each in _disable_in(home, os.path.join(in_use, os.path.relpath(home.path, new)))
+    ]
 
 
 def disabled_in(path: str) -> list[str]:
     """Descriptions of what is disabled in a home, as `disable` returns them."""
     found = []
-    for home in _homes(path):
-        label = f"profile {home.profile}: " if home.profile else ""
+    for home, label in _homes(path):
         settings, _ = _settings(home.join(DISABLED, CONFIG))
-        found += [f"{label}{_in_words(name, given)}" for name, given in settings.items()]
-        found += [f"{label}{_file_in_words(name)}" for name in _held_files(home.join(DISABLED))]
+        found += [label + _in_words(name, given) for name, given in settings.items()]
+        found += [label + _file_in_words(name) for name in _held_files(home.join(DISABLED))]
     return found
 
 
@@ -402,7 +398,7 @@ def disabled_setting(home: Home, name: str) -> Any:
 def enable(path: str) -> list[str]:
     """Enables everything that is disabled, except where the person has set or installed something else since."""
     found = disabled_in(path)
-    for home in _homes(path):
+    for home, _ in _homes(path):
         here, _ = _settings(home.join(CONFIG))
         for name, given in _settings(home.join(DISABLED, CONFIG))[0].items():
             if name not in here:
@@ -414,16 +410,16 @@ def enable(path: str) -> list[str]:
     return found
 
 
-def _homes(path: str) -> Iterator[Home]:
+def _homes(path: str) -> Iterator[tuple[Home, str]]:
     """The home and its profiles, which have their own settings and plug-ins; people share those of the operator."""
-    yield Home(path=path, root=path)
+    yield Home(path=path, root=path), ""
     profiles = os.path.join(path, PROFILES)
     for name in sorted(os.listdir(profiles)) if os.path.isdir(profiles) else ():
         if os.path.isdir(os.path.join(profiles, name)):
-            yield Home(path=os.path.join(profiles, name), root=path, profile=name)
+            yield Home(path=os.path.join(profiles, name), root=path, profile=name), f"profile {name}: "
 
 
-def _disable_settings(home: Home, before: str) -> Iterator[str]:
+def _disable_in(home: Home, before: str) -> Iterator[str]:
     given, readable = _settings(home.join(CONFIG))
     agreed, _ = _settings(os.path.join(before, CONFIG))
     keys = all_keys()
@@ -439,9 +435,6 @@ def _disable_settings(home: Home, before: str) -> Iterator[str]:
         # A file that cannot be edited line by line, such as one with YAML merge keys, is moved as a whole.
         _move(home.join(CONFIG), home.join(DISABLED, "unreadable.yaml"))
         yield f"{CONFIG}, which cannot be read: correct {DISABLED}/unreadable.yaml and move it back"
-
-
-def _disable_files(home: Home, before: str) -> Iterator[str]:
     for name in _held_files(home.path):
         if not _is_same(home.join(name), os.path.join(before, name)):
             _move(home.join(name), home.join(DISABLED, name))
@@ -484,16 +477,13 @@ def _move(path: str, to: str) -> None:
 
 def _in_words(name: str, value: Any) -> str:
     if name == "mcp_servers" and isinstance(value, dict):
-        started = ", ".join(f"{key} ({_started(each)})" for key, each in value.items())
-        return mask_secrets(f"MCP servers: {started}")[:_LONGEST]
+        started = []
+        for key, server in value.items():
+            words = [server] if not isinstance(server, dict) else [server.get("command") or server.get("url")]
+            words += (server.get("args") or ()) if isinstance(server, dict) and server.get("command") else ()
+            started.append(f"{key} ({' '.join(map(str, words))})")
+        name, value = "MCP servers", ", ".join(started)
     return mask_secrets(f"{name}: {value}")[:_LONGEST]
-
-
-def _started(server: Any) -> str:
-    if not isinstance(server, dict):
-        return str(server)
-    words = [server.get("command"), *(server.get("args") or ())] if server.get("command") else [server.get("url")]
-    return " ".join(map(str, words))
 
 
 def _file_in_words(name: str) -> str:

@@ -12,18 +12,27 @@ import itertools
 import json
 import os
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, SettingsError, StorageError
 from hermes.conversations.database import SessionDB
-from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.retrieval import as_imported
 from hermes.memory.entries import Cause, parse
 from hermes.memory.file import FILES, FOLDER
 from hermes.memory.store import TARGETS, MemoryStore
 from hermes.portability.archive import files_below, opened_unchanged, read_bytes, read_text
-from hermes.portability.plan import ARCHIVED, ERROR, MIGRATED, SKIPPED, Item, Planner, change_memory, new_report
+from hermes.portability.plan import (
+    ARCHIVED,
+    ERROR,
+    MIGRATED,
+    SKIPPED,
+    Item,
+    Planner,
+    change_memory,
+    new_report,
+    open_for_import,
+)
 from hermes.settings.config import Settings, check_text
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import read_secrets
@@ -55,27 +64,6 @@ _OUR_OWN = ("id", "parent_session_id", "message_count", "tool_call_count", "arch
 _NOT_IN_MESSAGE = ("id", "session_id", "active", "compacted", "tool_name")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignSession:
-    """A session as `SessionDB.create_session` takes it; `newest` is the largest id among its messages."""
-
-    id: str
-    parent: str | None
-    kind: str | None
-    newest: int
-    fields: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignMessage:
-    """A message of hermes-agent's database."""
-
-    id: int
-    message: dict[str, Any]
-    compacted: bool
-    rewound: bool
-
-
 class HermesAgentFile:
     """hermes-agent's database, opened read-only."""
 
@@ -93,26 +81,30 @@ class HermesAgentFile:
                 raise StorageError(f"{path} is not a database of hermes-agent: it has no tables sessions and messages")
             yield cls(connection)
 
-    def sessions(self) -> list[ForeignSession]:
-        """All sessions: parents before children, otherwise ordered by last use."""
-        question = "SELECT session_id, max(id) FROM messages GROUP BY session_id"
-        newest: dict[Any, Any] = dict(all_rows(self._connection, question))
+    def newest(self) -> dict[str, int]:
+        """The largest id among the messages of each session."""
+        return dict(all_rows(self._connection, "SELECT session_id, max(id) FROM messages GROUP BY session_id"))
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Arguments for `SessionDB.create_session`: parents before children, otherwise ordered by last use."""
+        newest = self.newest()
         rows = {str(row["id"]): row for row in self._rows("sessions", "ORDER BY rowid")}
-        sessions = {name: _session(row, rows, newest.get(name, 0)) for name, row in rows.items()}
-        ordered: dict[str, ForeignSession] = {}
-        for session in sorted(sessions.values(), key=lambda each: each.newest):
-            _after_its_parents(session, sessions, ordered)
+        sessions = {name: _session(name, row, rows) for name, row in rows.items()}
+        ordered: dict[str, dict[str, Any]] = {}
+        for name in sorted(sessions, key=lambda each: newest.get(each, 0)):
+            chain: dict[str, None] = {}
+            at = name
+            while at in sessions and at not in ordered and at not in chain:  # also ends a cycle of parents
+                chain[at] = None
+                at = sessions[at]["parent_session_id"]
+            ordered |= {each: sessions[each] for each in reversed(chain)}
         return list(ordered.values())
 
-    def messages(self, session: str, after: int = 0) -> Iterator[ForeignMessage]:
+    def messages(self, session: str, after: int = 0) -> Iterator[tuple[int, dict[str, Any], str]]:
+        """Id and content of each message, and whether it was `compacted` or `rewound`."""
         for row in self._rows("messages", "WHERE session_id = ? AND id > ? ORDER BY id", (session, after)):
             live = row.get("active") in (None, 1)
-            yield ForeignMessage(
-                id=row["id"],
-                message=_message(row),
-                compacted=not live and row.get("compacted") == 1,
-                rewound=not live and row.get("compacted") != 1,
-            )
+            yield row["id"], _message(row), "" if live else "compacted" if row.get("compacted") == 1 else "rewound"
 
     def count(self) -> int:
         return int(all_rows(self._connection, "SELECT count(*) FROM messages")[0][0])
@@ -125,18 +117,18 @@ class HermesAgentFile:
             yield dict(zip(names, mended(row), strict=True))
 
 
-def _session(row: dict[str, Any], rows: dict[str, dict[str, Any]], newest: int) -> ForeignSession:
+def _session(name: str, row: dict[str, Any], rows: dict[str, dict[str, Any]]) -> dict[str, Any]:
     parent = row.get("parent_session_id")
     parent = parent if parent in rows and parent != row["id"] else None
-    fields = {name: row[name] for name in _PLAIN if row.get(name) is not None}
+    fields = {column: row[column] for column in _PLAIN if row.get(column) is not None}
+    fields |= {column: _moment(fields[column]) for column in _TIME if column in fields}
     fields |= {"source": str(row.get("source") or "unknown"), "archived": 1 if row.get("archived") else 0}
     if row.get("git_repo_root"):
         fields["project"] = row["git_repo_root"]
-    kept = {name: value for name, value in row.items() if name not in (*_PLAIN, *_OUR_OWN)}
-    fields |= {name: value for name, value in kept.items() if value not in (None, "", 0)}
-    return ForeignSession(
-        id=str(row["id"]), parent=parent, kind=_kind(row, rows.get(parent or "")), newest=newest, fields=fields
-    )
+    kept = {column: value for column, value in row.items() if column not in (*_PLAIN, *_OUR_OWN)}
+    fields |= {column: value for column, value in kept.items() if value not in (None, "", 0)}
+    kind = _kind(row, rows.get(parent or ""))
+    return {**fields, "session_id": name, "parent_session_id": parent, "kind": kind}
 
 
 def _kind(row: dict[str, Any], parent: dict[str, Any] | None) -> str | None:
@@ -151,20 +143,6 @@ def _kind(row: dict[str, Any], parent: dict[str, Any] | None) -> str | None:
     if row.get("source") in ("tool", "subagent"):
         return "delegate"
     return {"compression": "compression", "branched": "branch"}.get(str(parent.get("end_reason")), "delegate")
-
-
-def _after_its_parents(
-    session: ForeignSession, sessions: dict[str, ForeignSession], ordered: dict[str, ForeignSession]
-) -> None:
-    chain: list[ForeignSession] = []
-    seen: set[str] = set()
-    at: ForeignSession | None = session
-    while at is not None and at.id not in ordered and at.id not in seen:  # also ends a cycle of parents
-        seen.add(at.id)
-        chain.append(at)
-        at = sessions.get(at.parent) if at.parent else None
-    for each in reversed(chain):
-        ordered[each.id] = each
 
 
 def _message(row: dict[str, Any]) -> dict[str, Any]:
@@ -206,56 +184,38 @@ class Imported:
 
 def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = None) -> Imported:
     """Adds what is new; a second run adds only what hermes-agent has written since the first."""
-    told = progress or (lambda *_: None)
-    counts = Imported()
+    counts, done = Imported(), 0
     with HermesAgentFile.open(os.path.abspath(path)) as file:
-        total, done = file.count(), 0
+        total = file.count()
         for session in file.sessions():
-            mark = _mark(session.id)
-            reached = db.get_meta(mark)
-            if reached is None and db.find_session(session.id) is not None:
+            name = session["session_id"]
+            reached = db.get_meta(_mark(name))
+            if reached is None and db.find_session(name) is not None:
                 counts.taken += 1
                 continue
             counts.known += reached is not None
-            for batch in _batches(file.messages(session.id, after=reached or 0)):
-                if not batch and reached is not None:
-                    continue
+            messages = file.messages(name, after=reached or 0)
+            while (batch := list(itertools.islice(messages, _BATCH))) or reached is None:
+                reached = batch[-1][0] if batch else 0
                 with db.bulk():
                     _store(db, session, batch, counts)
-                    db.set_meta(mark, batch[-1].id if batch else 0)
+                    db.set_meta(_mark(name), reached)
                 done += len(batch)
-                told("importing messages", done, total)
+                if progress is not None:
+                    progress("importing messages", done, total)
     return counts
 
 
 def has_news(path: str, db: SessionDB) -> bool:
     """Whether an import would add anything."""
     with HermesAgentFile.open(os.path.abspath(path)) as file:
+        newest = file.newest()
         for session in file.sessions():
-            reached = db.get_meta(_mark(session.id))
-            if reached is None and db.find_session(session.id) is None:
-                return True
-            if reached is not None and session.newest > reached:
+            name = session["session_id"]
+            reached = db.get_meta(_mark(name))
+            if db.find_session(name) is None if reached is None else newest.get(name, 0) > reached:
                 return True
     return False
-
-
-@contextlib.contextmanager
-def open_for_import(path: str, copy: HomeCopy) -> Iterator[SessionDB]:
-    """The copy of a database of the home, for one step of a migration."""
-    with SessionDB.open(copy.own_database(path), durability="turn") as db:
-        yield db
-        db.sync()
-        _merge_index(db)
-
-
-def _merge_index(db: SessionDB) -> None:
-    upkeep = Maintenance.of_db(db)
-    with contextlib.suppress(StorageError):  # nothing is lost; searches only take longer
-        db.index()
-        if upkeep.is_in_pieces():
-            for _ in upkeep.settle():
-                pass
 
 
 def adopt_hermes_agent(path: str, copy: HomeCopy, progress: Progress | None = None) -> tuple[Imported, str]:
@@ -273,29 +233,19 @@ def adopt_hermes_agent(path: str, copy: HomeCopy, progress: Progress | None = No
     return counts, kept
 
 
-def _store(db: SessionDB, session: ForeignSession, batch: list[ForeignMessage], counts: Imported) -> None:
-    if db.find_session(session.id) is None:
-        parent = session.parent if session.parent and db.find_session(session.parent) else None
-        fields: dict[str, Any] = {
-            name: _moment(value) if name in _TIME else value for name, value in session.fields.items()
-        }
-        kind = session.kind if parent else None
-        db.create_session(session_id=session.id, parent_session_id=parent, kind=kind, **fields)
+def _store(
+    db: SessionDB, session: dict[str, Any], batch: list[tuple[int, dict[str, Any], str]], counts: Imported
+) -> None:
+    if db.find_session(session["session_id"]) is None:
+        parent = session["parent_session_id"]
+        alone = {"parent_session_id": None, "kind": None} if not parent or db.find_session(parent) is None else {}
+        db.create_session(**session | alone)
         counts.sessions += 1
-    ids = db.append_many(session.id, [as_imported(each.message) for each in batch])
+    ids = db.append_many(session["session_id"], [as_imported(message) for _, message, _ in batch])
     counts.messages += len(ids)
     for mark, wanted in ((db.set_compacted, "compacted"), (db.set_rewound, "rewound")):
-        flagged = [new for new, each in zip(ids, batch, strict=True) if getattr(each, wanted)]
-        if flagged:
-            mark(session.id, flagged)
-
-
-def _batches(messages: Iterator[ForeignMessage]) -> Iterator[list[ForeignMessage]]:
-    """The messages in batches; one empty batch for a session without messages, which is kept too."""
-    batch = list(itertools.islice(messages, _BATCH))
-    yield batch
-    while batch := list(itertools.islice(messages, _BATCH)):
-        yield batch
+        if flagged := [new for new, (_, _, state) in zip(ids, batch, strict=True) if state == wanted]:
+            mark(session["session_id"], flagged)
 
 
 def _moment(value: object) -> float | None:
@@ -375,17 +325,15 @@ class Adoption:
     def _private(self) -> Iterator[Item]:
         """hermes-agent lets others read some files; Hermes makes them private."""
         home = self._home.path
-        count = len(readable_by_others(home))
-        if not count:
+        if not (count := len(readable_by_others(home))):
             return
 
         def act(copy: HomeCopy) -> None:
             for path in readable_by_others(copy.path):
                 keep_private(path)
 
-        item = Item(kind="privacy", source=home, destination=home, status=MIGRATED, last=True, act=act)
-        item.reason = f"others can read {count:,} files and folders; they become private"
-        yield item
+        reason = f"others can read {count:,} files and folders; they become private"
+        yield Item(kind="privacy", source=home, destination=home, status=MIGRATED, reason=reason, last=True, act=act)
 
     def _adopted(self, home: Home) -> Item:
         path = home.join(DATABASE)
@@ -418,10 +366,8 @@ class Adoption:
             item.status, item.reason = ARCHIVED, "it is not a database of hermes-agent"
             return item
         if os.path.exists(target) and foreign_program(target) is not None:
-            item.status, item.reason = (
-                ERROR,
-                "another program's database is in the home; run `hermes import hermes-agent` first",
-            )
+            item.status = ERROR
+            item.reason = "another program's database is in the home; run `hermes import hermes-agent` first"
             return item
         if os.path.exists(target):
             with SessionDB.open(target) as there:

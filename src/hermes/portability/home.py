@@ -7,7 +7,9 @@ checked after it is written.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import itertools
 import json
 import os
 import stat
@@ -20,8 +22,13 @@ import apsw
 
 from hermes.base.errors import DamagedFile, HermesError, LockTimeout, NotFound, StorageError
 from hermes.base.text import change_texts
-from hermes.conversations.receipts import KEY_FILE, ReceiptKeys, vouched, vouched_prompt
-from hermes.memory.file import FILES, PROJECTS
+from hermes.compaction.messages import renumbered
+from hermes.conversations.context import ORDER
+from hermes.conversations.database import SessionDB
+from hermes.conversations.receipts import KEY_FILE, ReceiptKeys, keys_in, vouched, vouched_prompt
+from hermes.memory.entries import decode, from_record, in_effect, parse, provenance
+from hermes.memory.file import FILES, FOLDER, PROJECTS
+from hermes.memory.store import TARGETS
 from hermes.portability.archive import (
     ENCRYPTED,
     ArchiveReader,
@@ -32,24 +39,29 @@ from hermes.portability.archive import (
     remove_tree,
 )
 from hermes.portability.conversations_export import packaged_text, reading_copies
-from hermes.portability.exchange import NewHome, disable, is_empty
+from hermes.portability.conversations_import import Importer, Places
+from hermes.portability.exchange import HomeCopy, NewHome, disable, is_empty
+from hermes.portability.plan import MIGRATED, SKIPPED, Item, Planner, content_of, new_report, open_for_import
 from hermes.providers.discovery import in_passing, open_provider
 from hermes.safety.secrets import mask_secrets
 from hermes.session.external import chosen_providers
 from hermes.settings.config import load_settings
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
-from hermes.storage.documents import LocalDocuments
-from hermes.storage.files import MIGRATION_FOLDER, Folder, explain, explained, is_running
+from hermes.storage.documents import LocalDocuments, history_name, records_in
+from hermes.storage.files import MIGRATION_FOLDER, Folder, explained, is_running
 from hermes.storage.images import IMAGES, is_stored_name
 from hermes.storage.local.database import foreign_program, open_to_read
 from hermes.storage.local.dump import Dump, Load
 from hermes.storage.locks import FileLock
+from hermes.storage.records import BLOCK
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hermes.portability.archive import Key, Lock
+    from hermes.compaction.messages import NewIds
+    from hermes.portability.archive import Entry, Key, Lock
+    from hermes.portability.plan import Options, Report
     from hermes.settings.home import Home
 
 
@@ -122,20 +134,17 @@ class HomeFiles:
 
     def _below(self, folder: str) -> Iterator[HomeFile]:
         place = os.path.join(self.root, folder)
-        try:
+        with explained("list", place):
             # Images come last, so that every image named by the database, which is read first, is there.
             names = sorted(os.listdir(place), key=lambda name: (name == IMAGES, name))
-        except OSError as error:
-            raise explain("list", place, error) from error
         held = self._held(place, names) if _MEMORY & set(names) else {}
         for name in names:
             path = f"{folder}/{name}" if folder else name
-            try:
-                status = os.lstat(os.path.join(place, name))
-            except FileNotFoundError:
-                continue  # removed a moment ago
-            except OSError as error:
-                raise explain("read", os.path.join(place, name), error) from error
+            with explained("read", os.path.join(place, name)):
+                try:
+                    status = os.lstat(os.path.join(place, name))
+                except FileNotFoundError:
+                    continue  # removed a moment ago
             if self._is_left_out(name, folder, status.st_mode):
                 continue
             if stat.S_ISDIR(status.st_mode):
@@ -156,9 +165,8 @@ class HomeFiles:
         return name in _FILES_LEFT_OUT or name.endswith(_ENDINGS_LEFT_OUT) or self._unwanted(name)
 
     def _unwanted(self, name: str) -> bool:
-        if name.startswith(_UNFINISHED) or ".part-" in name:
-            return True
-        return not self._originals and any(mark in name for mark in _ORIGINALS)
+        original = not self._originals and any(mark in name for mark in _ORIGINALS)
+        return original or name.startswith(_UNFINISHED) or ".part-" in name
 
     def _held(self, place: str, names: list[str]) -> dict[str, bytes]:
         """The memory files of a folder with their histories, read while nobody can write."""
@@ -187,11 +195,20 @@ class HomeFiles:
             yield file.data
             return
         path = os.path.join(self.root, file.path)
-        if file.kind in ("sqlite", "database"):
-            with tempfile.TemporaryDirectory(prefix="hermes-copy-", dir=self._scratch) as place:
-                yield from _read(snapshot(path, os.path.join(place, "copy.db")))
-            return
-        yield from _read(path)
+        with contextlib.ExitStack() as held:
+            if file.kind in ("sqlite", "database"):
+                place = held.enter_context(tempfile.TemporaryDirectory(prefix="hermes-copy-", dir=self._scratch))
+                path = snapshot(path, os.path.join(place, "copy.db"))
+            with explained("read", path), open_regular(path) as opened:
+                while piece := opened.read(_PIECE):
+                    yield piece
+
+    def add_to(self, archive: Contents, prefix: str = f"{HOME}/", only: str = "") -> None:
+        """Adds every file, or `only` this one, under `prefix`."""
+        for file in self:
+            if only in ("", file.path):
+                name = f"{prefix}{file.path}"
+                archive.add(name, self.pieces(file), kind=file.kind, executable=file.executable)
 
 
 def _is_home(folder: str) -> bool:
@@ -203,15 +220,13 @@ def _is_home(folder: str) -> bool:
 def snapshot(path: str, copy: str) -> str:
     """Copies a SQLite file and its log as of one moment; the same content gives the same bytes."""
     try:
-        source = _source(path)
-        target = apsw.Connection(copy)
-        try:
-            with target.backup("main", source, "main") as backup:
-                while not backup.done:
-                    backup.step(4096)
-        finally:
-            target.close()
-            source.close()
+        with (
+            contextlib.closing(_source(path)) as source,
+            contextlib.closing(apsw.Connection(copy)) as target,
+            target.backup("main", source, "main") as backup,
+        ):
+            while not backup.done:
+                backup.step(4096)
     except apsw.Error as error:
         raise StorageError(
             f"{path} cannot be copied: {error}; if it is a state.db, run `hermes sessions repair`"
@@ -233,23 +248,12 @@ def _source(path: str) -> apsw.Connection:
     return source
 
 
-def _read(path: str) -> Iterator[bytes]:
-    with explained("read", path), open_regular(path) as file:
-        while piece := file.read(_PIECE):
-            yield piece
-
-
 def _kind(path: str, name: str) -> str:
     if name == SECRETS:
         return "secret"
-    try:
-        with open(path, "rb") as file:
-            is_sqlite = file.read(len(_SQLITE)) == _SQLITE
-    except OSError as error:
-        raise explain("read", path, error) from error
-    if name == DATABASE:
-        return "database" if is_sqlite else "file"
-    return "sqlite" if is_sqlite else "file"
+    with explained("read", path), open(path, "rb") as file:
+        is_sqlite = file.read(len(_SQLITE)) == _SQLITE
+    return ("database" if name == DATABASE else "sqlite") if is_sqlite else "file"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,10 +266,6 @@ class Selection:
     until: float | None = None
     secrets: bool = False
     reading: bool = True
-
-    @property
-    def whole(self) -> bool:
-        return not (self.person or self.project or self.since is not None or self.until is not None)
 
     def wants_session(self, record: dict[str, Any]) -> bool:
         used = record["row"].get("last_active") or record.get("started_at") or 0.0
@@ -319,8 +319,8 @@ def export_home(
     if selection.person and not os.path.isdir(os.path.join(home, PEOPLE, selection.person)):
         raise NotFound(f"there is no person {selection.person!r} here; `hermes users list` shows everybody")
     about: dict[str, Any] = {"format": FORMAT, "version": VERSION}
-    if not selection.whole:
-        about["selection"] = selection.as_json()
+    if chosen := selection.as_json():
+        about["selection"] = chosen
     work = _Export(home, selection, Exported(out=os.path.abspath(out)), progress)
     with ArchiveWriter(out, about, lock) as archive:
         work.write(archive)
@@ -405,10 +405,9 @@ def _masked(pieces: Iterator[bytes]) -> Iterator[bytes]:
             yield whole
             yield from pieces
             return
-    try:
-        yield mask_secrets(whole.decode()).encode()
-    except UnicodeDecodeError:
-        yield whole
+    with contextlib.suppress(UnicodeDecodeError):
+        whole = mask_secrets(whole.decode()).encode()
+    yield whole
 
 
 def _without_secrets(record: dict[str, Any], keys: ReceiptKeys) -> dict[str, Any]:
@@ -458,14 +457,16 @@ class Restored:
     disabled: list[str] = field(default_factory=list)
 
 
-def _rebuild(home: str, fill: Callable[[str], Restored], *, enable: bool) -> Restored:
+def _rebuild(
+    reader: ArchiveReader, home: str, progress: Callable[[int], None] | None = None, *, enable: bool
+) -> Restored:
     """Builds a new home beside the old one, then puts it in place in one step.
 
     Settings and plug-ins that can run or connect are disabled, unless the current home has the same ones or the person
     agreed (`enable`).
     """
     with NewHome(home) as new:
-        done = fill(new.path)
+        done = _unpack(reader, new.path, progress)
         done.disabled = [] if enable else disable(new.path, home)
         done.kept = new.put_in_place()
     return done
@@ -496,73 +497,73 @@ def import_home(
                     f"{home} is not empty; choose another home with --home, add to it with --merge, or put the archive "
                     "in its place with --replace (the old home is kept beside it)"
                 )
-        return _rebuild(home, lambda place: _unpack(reader, place, progress), enable=enable)
+        return _rebuild(reader, home, progress, enable=enable)
 
 
 def _is_same(reader: ArchiveReader, home: str) -> bool:
-    """Whether an export of the home would give this archive."""
-    if reader.about.get("selection"):
-        return False
-    secrets = any(path.endswith("/.env") for path in reader.entries)
-    reading = any(entry.kind == "reading" for entry in reader.entries.values())
+    """Whether an export or a backup of the home would give this archive."""
     now = Contents({})
     try:
+        if reader.about["format"] == _BACKUP:
+            HomeFiles(home).add_to(now)
+            return _of_home(now) == _of_home(reader)
+        secrets = any(path.endswith("/.env") for path in reader.entries)
+        reading = any(entry.kind == "reading" for entry in reader.entries.values())
         _Export(home, Selection(secrets=secrets, reading=reading), Exported(out=""), None).write(now)
     except StorageError:
         return False
-    return now.entries == reader.entries
+    return now.entries == reader.entries and not reader.about.get("selection")
 
 
-def _unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] | None = None) -> Restored:
+def _of_home(archive: Contents | ArchiveReader) -> dict[str, Entry]:
+    """The files without what providers kept elsewhere, which a restore puts into `restored/`."""
+    restored = f"{HOME}/{_RESTORED}/"
+    return {
+        path: entry
+        for path, entry in archive.entries.items()
+        if path.startswith(f"{HOME}/") and not path.startswith(restored)
+    }
+
+
+def _unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] | None) -> Restored:
+    """Unpacks the home; what a backup holds besides goes to `restored/`."""
     done = Restored()
     for path, entry in sorted(reader.entries.items()):
-        if not path.startswith(f"{HOME}/") or entry.kind not in ("file", "conversations"):
+        inside = path.removeprefix(f"{HOME}/")
+        if inside == path and reader.about["format"] == _BACKUP:
+            inside = f"{_RESTORED}/{path}"
+        if inside == path or entry.kind in ("about", "reading"):
             for _ in reader.read(path):
                 pass  # read only to verify it: if any file is damaged, the whole archive is refused
             continue
-        inside = path.removeprefix(f"{HOME}/")
         if entry.kind == "conversations":
-            _load(reader, path, os.path.join(target, inside.removesuffix(CONVERSATIONS) + DATABASE), done, progress)
+            database = os.path.join(target, inside.removesuffix(CONVERSATIONS) + DATABASE)
+            os.makedirs(os.path.dirname(database), mode=0o700, exist_ok=True)
+            load = Load(database)
+            load.take(_with_progress(records(reader, path), progress))
+            for name in ("sessions", "messages", "taken_back", "left_out"):
+                setattr(done, name, getattr(done, name) + getattr(load, name))
         else:
             reader.unpack(path, target, inside)
         done.files += 1
     return done
 
 
-def _load(
-    reader: ArchiveReader, path: str, database: str, done: Restored, progress: Callable[[int], None] | None
-) -> None:
-    os.makedirs(os.path.dirname(database), mode=0o700, exist_ok=True)
-    load = Load(database)
-    load.take(_with_progress(records(reader, path), progress))
-    done.sessions += load.sessions
-    done.messages += load.messages
-    done.taken_back += load.taken_back
-    done.left_out += load.left_out
-
-
 def records(reader: ArchiveReader, path: str) -> Iterator[dict[str, Any]]:
     """The JSON objects of the lines of a file in the archive."""
     rest = b""
-    for piece in reader.read(path):
+    for piece in itertools.chain(reader.read(path), [b"\n"]):
         *whole, rest = (rest + piece).split(b"\n")
         if len(rest) > LONGEST_LINE:
             raise DamagedFile(f"{path} holds a line over {LONGEST_LINE >> 20} MiB; Hermes did not write it")
-        for line in whole:
-            if line:
-                yield _record(line, path)
-    if rest:
-        yield _record(rest, path)
-
-
-def _record(line: bytes, path: str) -> dict[str, Any]:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise DamagedFile(f"{path} holds a line that is not JSON ({str(error)[:100]})") from error
-    if not isinstance(record, dict):
-        raise DamagedFile(f"{path} holds a line that is not a JSON object")
-    return record
+        for line in filter(None, whole):
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise DamagedFile(f"{path} holds a line that is not JSON ({str(error)[:100]})") from error
+            if not isinstance(record, dict):
+                raise DamagedFile(f"{path} holds a line that is not a JSON object")
+            yield record
 
 
 def _with_progress(found: Iterator[dict[str, Any]], progress: Callable[[int], None] | None) -> Iterator[dict[str, Any]]:
@@ -576,6 +577,7 @@ _BACKUP = "hermes-backup"
 _BACKUP_VERSION = 1
 BACKUPS = "backups"
 ELSEWHERE = "providers"  # what providers keep outside the home
+_RESTORED = "restored"
 _SUFFIX = ".zip"
 
 
@@ -613,8 +615,7 @@ def create_backup(
     # If the backup is encrypted, no plain copy may be written next to it.
     files = HomeFiles(home, scratch=os.path.dirname(os.path.abspath(path)) if out and lock is None else None)
     with ArchiveWriter(path, about, lock) as archive:
-        for file in files:
-            archive.add(f"{HOME}/{file.path}", files.pieces(file), kind=file.kind, executable=file.executable)
+        files.add_to(archive)
         archive.about["provider_paths"] = _add_elsewhere(archive, files, elsewhere)
         archive.about["left_out"] = sorted(files.left_out)
     return _described(path, about, len(archive.entries))
@@ -647,10 +648,7 @@ def _add_elsewhere(archive: ArchiveWriter, files: HomeFiles, elsewhere: Iterable
         number, folder = len(found), os.path.isdir(real)
         root = real if folder else os.path.dirname(real)
         below = HomeFiles(root)
-        for file in below:
-            if folder or file.path == os.path.basename(real):
-                name = f"{ELSEWHERE}/{number}/{file.path}"
-                archive.add(name, below.pieces(file), kind=file.kind, executable=file.executable)
+        below.add_to(archive, f"{ELSEWHERE}/{number}/", "" if folder else os.path.basename(real))
         files.left_out += [f"{real}/{path}" for path in below.left_out if folder]
         found.append(real)
     return found
@@ -659,16 +657,23 @@ def _add_elsewhere(archive: ArchiveWriter, files: HomeFiles, elsewhere: Iterable
 def list_backups(home: str) -> list[Backup]:
     """The backups in the home's folder, newest first; those that cannot be read are listed with the reason."""
     folder = os.path.join(home, BACKUPS)
-    inside = os.listdir(folder) if os.path.isdir(folder) else []
-    names = [name for name in inside if name.removesuffix(ENCRYPTED).endswith(_SUFFIX)]
     found = []
-    for name in names:
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        if not name.removesuffix(ENCRYPTED).endswith(_SUFFIX):
+            continue
         path = os.path.join(folder, name)
+        status, why, problem = os.stat(path), "", ""
         try:
-            found.append(_sealed(path) if is_encrypted(path) else read_backup(path))
+            if is_encrypted(path):
+                why = "encrypted"  # nothing else is known without its key
+            else:
+                with ArchiveReader.open(path) as reader:
+                    found.append(_described(path, _checked(reader), len(reader.entries)))
+                continue
         except HermesError as error:
-            status = os.stat(path)
-            found.append(Backup(path=path, made_at=status.st_mtime, bytes=status.st_size, files=0, problem=str(error)))
+            problem = str(error)
+        made, size = status.st_mtime, status.st_size
+        found.append(Backup(path=path, made_at=made, bytes=size, files=0, why=why, problem=problem))
     return sorted(found, key=lambda backup: backup.made_at, reverse=True)
 
 
@@ -678,11 +683,6 @@ def prune_backups(home: str, keep: int) -> list[str]:
     for path in old:
         os.unlink(path)
     return old
-
-
-def read_backup(path: str) -> Backup:
-    with ArchiveReader.open(path) as reader:
-        return _described(path, _checked(reader), len(reader.entries))
 
 
 def _described(path: str, about: dict[str, Any], files: int) -> Backup:
@@ -698,12 +698,6 @@ def _described(path: str, about: dict[str, Any], files: int) -> Backup:
     )
 
 
-def _sealed(path: str) -> Backup:
-    """What is known about an encrypted backup without its key."""
-    status = os.stat(path)
-    return Backup(path=path, made_at=status.st_mtime, bytes=status.st_size, files=0, why="encrypted")
-
-
 def verify_backup(path: str, key: Key | None = None) -> int:
     with ArchiveReader.open(path, key) as reader:
         _checked(reader)
@@ -714,31 +708,175 @@ def restore_backup(path: str, home: str, *, enable: bool = False, key: Key | Non
     """Recreates the home as it was; see `_rebuild`. Nothing outside the home is written."""
     with ArchiveReader.open(os.path.abspath(path), key) as reader:
         about = _checked(reader)
-        if not is_empty(home) and _is_same_backup(reader, home):
+        if not is_empty(home) and _is_same(reader, home):
             return Restored(changed=False)
-        done = _rebuild(home, lambda place: _unpack_backup(reader, place), enable=enable)
+        done = _rebuild(reader, home, enable=enable)
     for number, original in enumerate(about.get("provider_paths") or ()):
-        place = os.path.join(home, "restored", ELSEWHERE, str(number))
+        place = os.path.join(home, _RESTORED, ELSEWHERE, str(number))
         if os.path.isdir(place):
             done.beside.append(f"{place} holds what was at {original}; copy it there yourself")
     return done
 
 
-def _unpack_backup(reader: ArchiveReader, place: str) -> Restored:
-    for name in reader.entries:
-        inside = name.removeprefix(f"{HOME}/") if name.startswith(f"{HOME}/") else f"restored/{name}"
-        reader.unpack(name, place, inside)
-    return Restored(files=len(reader.entries))
-
-
-def _is_same_backup(reader: ArchiveReader, home: str) -> bool:
-    files, now = HomeFiles(home), Contents({})
-    for file in files:
-        if not file.path.startswith("restored/"):
-            now.add(f"{HOME}/{file.path}", files.pieces(file), kind=file.kind, executable=file.executable)
-    return now.entries == {path: entry for path, entry in reader.entries.items() if path.startswith(f"{HOME}/")}
-
-
 def _checked(reader: ArchiveReader) -> dict[str, Any]:
     reader.check_format(_BACKUP, _BACKUP_VERSION, "not a backup; import an export with `hermes import`")
     return reader.about
+
+
+MERGED = "export"
+_LARGEST_MERGED = 64 << 20
+_OWN = "local"  # never import the conversations of a gateway's other people
+_TAKEN = ("skills/", "SOUL.md", "pending/")
+
+
+class MergeExport:
+    """Plans to add memory, conversations and skills of the archive; its people and profiles are not added."""
+
+    def __init__(self, home: Home, reader: ArchiveReader, options: Options) -> None:
+        self._home = home
+        self._reader = reader
+        self._options = options
+
+    def plan(self) -> Report:
+        check_format(self._reader)
+        self._reader.verify()
+        report = new_report(self._home, MERGED, os.path.abspath(self._reader.path), self._options)
+        planner = Planner(self._home, report, load_settings(self._home))
+        for target in TARGETS:
+            path = f"{HOME}/{FOLDER}/{FILES[target]}"
+            if path in self._reader.entries:
+                found = parse(decode(self._read(path)).text)
+                report.items.append(planner.memory(target, target, path, found, origins=self._origins(path, found)))
+        for path, entry in self._reader.entries.items():
+            inside = path.removeprefix(f"{HOME}/")
+            if inside != path and inside.startswith(_TAKEN) and entry.bytes <= _LARGEST_MERGED:
+                report.items.append(self._file(path, inside, entry))
+        conversations = f"{HOME}/{CONVERSATIONS}"
+        if conversations in self._reader.entries:
+            report.items.append(self._conversations(conversations))
+        return report
+
+    def _origins(self, path: str, entries: Sequence[str]) -> dict[str, str]:
+        """The origins of entries, from the history beside them if there is one."""
+        history = history_name(path)
+        if history not in self._reader.entries:
+            return {}
+        try:
+            changes = [from_record(record) for record in records_in(self._read(history))[0]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise DamagedFile(f"{history} in the archive is not a history of memory ({error!r})") from error
+        return {entry: known.origin for entry, known in provenance(entries, in_effect(changes, None)).items()}
+
+    def _file(self, path: str, inside: str, entry: Entry) -> Item:
+        item = Item(kind="file", source=path, destination=self._home.join(*inside.split("/")), status=MIGRATED)
+        if os.path.lexists(item.destination):
+            same = content_of(item.destination) == self._read(path)
+            item.status = SKIPPED if same or not self._options.overwrite else MIGRATED
+            item.reason = "it is there already" if same else "another file is there; --overwrite replaces it"
+        if item.status == MIGRATED:
+            mode = 0o700 if entry.executable else 0o600
+            item.act = lambda copy: copy.write(self._read(path), inside, mode=mode)
+        return item
+
+    def _conversations(self, path: str) -> Item:
+        target = self._home.join(DATABASE)
+        item = Item(kind="sessions", source=path, destination=target, last=True)
+        note = f"imported:export:{self._reader.entries[path].sha256}"
+        if os.path.exists(target):
+            with SessionDB.open(target) as there:
+                if there.get_meta(note) is not None:
+                    item.reason = "every conversation is there already"
+                    return item
+
+        def act(copy: HomeCopy) -> None:
+            keys = ReceiptKeys(LocalDocuments(copy.path))
+            if f"{HOME}/{KEY_FILE}" in self._reader.entries:
+                try:
+                    keys.accept(keys_in(self._read(f"{HOME}/{KEY_FILE}")))
+                except ValueError as error:
+                    raise DamagedFile(
+                        f"{KEY_FILE} in the archive cannot be read ({error}); use another copy"
+                    ) from error
+
+            def moved(message: Mapping[str, Any], new_ids: NewIds) -> dict[str, Any]:
+                return vouched(message, renumbered(message, new_ids), keys)
+
+            with open_for_import(target, copy) as db:
+                result = Importer(db, source=MERGED, renumbered=moved).take(enumerate(self._lines(path), 1))
+                db.set_meta(note, "1")
+            item.details |= {"sessions": result.sessions, "messages": result.messages, "known": result.already_there}
+            item.details["differing"] = result.bad
+
+        item.status, item.act = MIGRATED, act
+        return item
+
+    def _keys(self) -> list[str]:
+        """The keys that verify the receipts of the archive's conversations."""
+        try:
+            return keys_in(self._read(f"{HOME}/{KEY_FILE}"))
+        except ValueError as error:
+            raise DamagedFile(f"{KEY_FILE} in the archive cannot be read ({error}); use another copy") from error
+
+    def _lines(self, path: str) -> Iterator[bytes]:
+        """The lines as `hermes sessions import` reads them: the person's own, without undone messages."""
+        own = False
+        for record in records(self._reader, path):
+            if record["type"] == "session":
+                own, places, blocks, last = record.get("owner") == _OWN, Places(), -1, -1
+                if own:
+                    yield as_line(record)
+            elif own and record["type"] == "message":
+                block, number = divmod(int(record["id"]), BLOCK)
+                blocks, last = blocks + (block != last), block
+                if record.get("rewound"):
+                    continue
+                places.take(blocks * BLOCK + number)
+                message: dict[str, Any] = {"timestamp": record["at"], **record["message"]}
+                if isinstance(message.get(IMAGES), list):
+                    message[IMAGES] = [self._image(each) for each in message[IMAGES]]
+                if ORDER in message:
+                    message[ORDER] = places.order(message[ORDER])
+                yield as_line({**record, "message": message})
+
+    def _image(self, entry: Any) -> Any:
+        """An image of a message with its bytes, which are a separate file in the archive."""
+        path = f"{HOME}/{IMAGES}/{entry.get('file')}" if isinstance(entry, dict) else ""
+        if path not in self._reader.entries or self._reader.entries[path].bytes > _LARGEST_MERGED:
+            return entry
+        return {**entry, "data": base64.b64encode(self._read(path)).decode()}
+
+    def _read(self, path: str) -> bytes:
+        return b"".join(self._reader.read(path))
+
+
+_KEPT_BACKUPS = 5
+
+
+def carry_out(home: Home, report: Report) -> Report:
+    """Applies every item to a copy of the home, which then takes its place.
+
+    Settings and plug-ins that can run or connect are disabled, unless the person agreed (`enable`).
+    """
+    choices = report.choices
+    if report.conflicts() and not choices.overwrite:
+        names = ", ".join(sorted({item.kind for item in report.conflicts()}))
+        raise StorageError(
+            f"this home already has other versions of {names}; nothing was changed. --overwrite replaces them; "
+            "the preview lists each"
+        )
+    if not report.has_work():
+        return report
+    report.mode = "execute"
+    with HomeCopy(home.path) as copy:
+        if choices.backup and not is_empty(home.path):
+            report.options["backup"] = home.join(BACKUPS, new_name())
+            create_backup(home.path, copy.inside(report.options["backup"]), why=f"before {report.program} migration")
+            prune_backups(copy.path, _KEPT_BACKUPS)
+        for item in sorted(report.items, key=lambda item: item.last):
+            if item.act is not None:
+                item.act(copy)
+        report.disabled = [] if choices.enable else disable(copy.path, home.path)
+        copy.write((json.dumps(report.as_json(), indent=2) + "\n").encode(), report.output_dir, "report.json")
+        copy.write(report.markdown().encode("utf-8", "replace"), report.output_dir, "summary.md")
+        copy.swap()
+    return report

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import json
 import os
 import re
-import zipfile
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
 from hermes.base.frontmatter import split_frontmatter
-from hermes.portability.archive import files_below, read_bytes, read_text
+from hermes.portability.archive import files_below, read_text
 from hermes.portability.plan import Options, Planner, new_report
-from hermes.portability.transcript_formats import home_of_program, is_letta, letta_blocks
+from hermes.portability.transcripts import home_of_program, is_letta, json_items, letta_blocks
 from hermes.settings.config import load_settings
 
 if TYPE_CHECKING:
@@ -114,7 +110,8 @@ def _plain(heading: str) -> str:
 
 FORMATS = ("claude-code", "codex", "mem0", "openmemory", "letta", "markdown")
 CLAUDE_CODE, CODEX, MEM0, OPENMEMORY, LETTA, MARKDOWN = FORMATS
-_LARGEST = 64 << 20
+_MEMORIES = re.compile(r"memor[^/]*\.(json|jsonl|gz)$")
+_ANY_JSON = re.compile(r"\.(json|jsonl|gz)$")
 _ABOUT_THE_PERSON = ("human", "user", "profile", "persona_user")
 _CODEX_NOTES = ("AGENTS.md", os.path.join("memories", "MEMORY.md"), os.path.join("memories", "memory_summary.md"))
 
@@ -210,13 +207,17 @@ def _markdown(found: ForeignMemory, path: str, target: str | None) -> None:
 
 
 def _documents(found: ForeignMemory, path: str, form: str, target: str | None) -> None:
-    item = _document(path)
-    if form == LETTA or is_letta(item):
-        for label, text in letta_blocks(item) if isinstance(item, dict) else ():
-            chosen = target or ("user" if label.casefold() in _ABOUT_THE_PERSON else "memory")
-            found.entries[chosen] += entries(text)
+    try:
+        items = list(json_items(path, inside=_MEMORIES)) or list(json_items(path, inside=_ANY_JSON))
+    except (OSError, EOFError) as error:
+        raise DamagedFile(f"{path} cannot be read ({error}); export it again") from error
+    if form == LETTA or (items and is_letta(items[0])):
+        for item in items:
+            for label, text in letta_blocks(item) if isinstance(item, dict) else ():
+                chosen = target or ("user" if label.casefold() in _ABOUT_THE_PERSON else "memory")
+                found.entries[chosen] += entries(text)
     else:
-        for record in _records(item):
+        for record in _records(items):
             said = record.get("memory") or record.get("content") or record.get("text") or record.get("data")
             gone = record.get("state") in ("deleted", "archived") or record.get("is_deleted")
             if isinstance(said, str) and said.strip() and not gone:
@@ -235,39 +236,6 @@ def _records(item: Any) -> Iterator[dict[str, Any]]:
             yield from _records(inner)
         else:
             yield item
-
-
-def _document(path: str) -> Any:
-    """A JSON document, or JSON lines as a list; in a zip archive, the file with "memor" in its name."""
-    name, data = path, b"[]"
-    try:
-        if not zipfile.is_zipfile(path):
-            data = _unpacked(path, read_bytes(path, _LARGEST))
-        else:
-            with zipfile.ZipFile(path) as archive:
-                names = [each for each in archive.namelist() if each.endswith((".json", ".jsonl", ".gz"))]
-                if names:
-                    name = next((each for each in names if "memor" in each), names[0])
-                    with archive.open(name) as file:
-                        data = _unpacked(name, file.read(_LARGEST + 1))
-    except (zipfile.BadZipFile, EOFError, RuntimeError, NotImplementedError, gzip.BadGzipFile) as error:
-        raise DamagedFile(f"{path} is not a complete archive ({error}); export it again") from error
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError):
-        try:
-            return [json.loads(line) for line in data.splitlines() if line.strip()]
-        except (ValueError, RecursionError) as error:
-            raise DamagedFile(f"{name} is neither JSON nor JSON lines ({str(error)[:80]})") from error
-
-
-def _unpacked(name: str, data: bytes) -> bytes:
-    if name.endswith(".gz"):
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            data = file.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise DamagedFile(f"{name} is larger than any export of memories; it was not read")
-    return data
 
 
 def plan_memory(home: Home, given: str, form: str | None, target: str | None, project: str = "") -> Report:

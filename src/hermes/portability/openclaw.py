@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import os
 import re
-import stat
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from hermes.base.errors import NotFound, StorageError
 from hermes.portability.archive import files_below, links_below, read_text
 from hermes.portability.notes import entries
 from hermes.portability.plan import ARCHIVED, CONFLICT, MIGRATED, SKIPPED, Item, Planner, new_report
+from hermes.portability.transcripts import at
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import load_settings
 from hermes.settings.schema import all_keys, problem_with
@@ -93,7 +95,7 @@ def _read_config(found: OpenClaw) -> None:
 
 
 def _find_workspaces(found: OpenClaw) -> None:
-    chosen = dig(found.config, "agents", "defaults", "workspace") or dig(found.config, "agent", "workspace")
+    chosen = at(found.config, "agents.defaults.workspace") or at(found.config, "agent.workspace")
     names = [os.path.join(found.root, name) for name in _WORKSPACES]
     names += sorted(os.path.join(found.root, name) for name in os.listdir(found.root) if name.startswith("workspace-"))
     if isinstance(chosen, str) and chosen.strip():
@@ -106,10 +108,7 @@ def _find_workspaces(found: OpenClaw) -> None:
 
 
 def _is_folder(path: str) -> bool:
-    try:
-        return stat.S_ISDIR(os.lstat(path).st_mode)
-    except OSError:
-        return False
+    return os.path.isdir(path) and not os.path.islink(path)
 
 
 def is_running(names: tuple[str, ...] = PROGRAMS) -> list[str]:
@@ -129,14 +128,6 @@ def is_running(names: tuple[str, ...] = PROGRAMS) -> list[str]:
     return found
 
 
-def dig(tree: Any, *names: str) -> Any:
-    for name in names:
-        if not isinstance(tree, dict):
-            return None
-        tree = tree.get(name)
-    return tree
-
-
 def _json5(text: str) -> dict[str, Any]:
     """JSON as people write it: with comments, trailing commas and bare keys."""
     bare = _JSON_COMMENT.sub(lambda found: found[1] or " ", text)
@@ -146,10 +137,8 @@ def _json5(text: str) -> dict[str, Any]:
         from ruamel.yaml import YAML
         from ruamel.yaml.error import YAMLError
 
-        try:
-            tree = YAML(typ="safe", pure=True).load(
-                bare.replace("\t", " ")
-            )  # YAML flow mappings cover the rest of JSON5
+        try:  # YAML flow mappings cover the rest of JSON5
+            tree = YAML(typ="safe", pure=True).load(bare.replace("\t", " "))
         except (YAMLError, ValueError, RecursionError) as error:
             raise ValueError(str(error).split("\n", maxsplit=1)[0]) from error
     if not isinstance(tree, dict):
@@ -158,14 +147,23 @@ def _json5(text: str) -> dict[str, Any]:
 
 
 # Secrets that --migrate-secrets copies, and where OpenClaw keeps them.
-SECRETS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "TELEGRAM_BOT_TOKEN": (("channels", "telegram", "botToken"), ("telegram", "botToken")),
-    "OPENROUTER_API_KEY": (("models", "providers", "openrouter", "apiKey"),),
-    "OPENAI_API_KEY": (("models", "providers", "openai", "apiKey"),),
-    "ANTHROPIC_API_KEY": (("models", "providers", "anthropic", "apiKey"),),
-    "ELEVENLABS_API_KEY": (("messages", "tts", "elevenlabs", "apiKey"), ("talk", "apiKey")),
-    "VOICE_TOOLS_OPENAI_KEY": (("messages", "tts", "openai", "apiKey"),),
+SECRETS = {
+    "TELEGRAM_BOT_TOKEN": ("channels.telegram.botToken", "telegram.botToken"),
+    "OPENROUTER_API_KEY": ("models.providers.openrouter.apiKey",),
+    "OPENAI_API_KEY": ("models.providers.openai.apiKey",),
+    "ANTHROPIC_API_KEY": ("models.providers.anthropic.apiKey",),
+    "ELEVENLABS_API_KEY": ("messages.tts.elevenlabs.apiKey", "talk.apiKey"),
+    "VOICE_TOOLS_OPENAI_KEY": ("messages.tts.openai.apiKey",),
 }
+# Settings of ours that follow from theirs: kind, name, type, and where OpenClaw keeps the value.
+_SETTINGS: tuple[tuple[str, str, type, tuple[str, ...]], ...] = (
+    ("model-config", "model.default", str, ("agents.defaults.model.primary", "agents.defaults.model")),
+    ("mcp-servers", "mcp_servers", dict, ("mcp.servers", "mcpServers")),
+    ("session-config", "session_reset.mode", str, ("session.reset.mode",)),
+    ("session-config", "session_reset.at_hour", int, ("session.reset.atHour",)),
+    ("session-config", "session_reset.idle_minutes", int, ("session.reset.idleMinutes",)),
+    ("agent-config", "timezone", str, ("agents.defaults.userTimezone",)),
+)
 _SECTIONS = {
     "plugins": "plugins-config",
     "cron": "cron-jobs",
@@ -189,7 +187,20 @@ _REFERENCE = re.compile(r"\$\{?\w+\}?$")
 
 
 def plan_settings(source: OpenClaw, options: Options, planner: Planner) -> list[Item]:
-    items = [_setting(source, options, planner, wanted) for wanted in _wanted(source)]
+    items = []
+    for kind, name, wanted, places in _SETTINGS:
+        given = (at(source.config, place) for place in places)
+        value = next((each for each in given if each not in (None, {})), None)
+        if not isinstance(value, wanted):
+            continue
+        without_secrets = _masked(value) if kind == "mcp-servers" else value
+        if not options.migrate_secrets or options.preset == "user-data":
+            value = without_secrets
+        if problem := problem_with(all_keys()[name], value):
+            reason = f"{problem}; it is not migrated"
+            items.append(Item(kind=kind, source=source.config_file, reason=reason))
+        else:
+            items.append(planner.setting(kind, source.config_file, name, value, same=without_secrets))
     refused = "the preset user-data leaves out secrets" if options.preset == "user-data" else ""
     items += planner.secrets(source.root, _found_secrets(source), _kind_of_secret, refused)
     for name, kind in _SECTIONS.items():
@@ -206,37 +217,6 @@ def plan_settings(source: OpenClaw, options: Options, planner: Planner) -> list[
     return items
 
 
-def _wanted(source: OpenClaw) -> Iterator[tuple[str, str, Any]]:
-    """Kind, name and value of each of our settings that follows from theirs."""
-    model = dig(source.config, "agents", "defaults", "model")
-    model = model.get("primary") if isinstance(model, dict) else model
-    if isinstance(model, str):
-        yield "model-config", "model.default", model
-    servers = dig(source.config, "mcp", "servers") or source.config.get("mcpServers")
-    if isinstance(servers, dict) and servers:
-        yield "mcp-servers", "mcp_servers", servers
-    reset = dig(source.config, "session", "reset")
-    if isinstance(reset, dict):
-        if reset.get("mode") in ("idle", "daily"):
-            yield "session-config", "session_reset.mode", reset["mode"]
-        for theirs, ours in (("atHour", "session_reset.at_hour"), ("idleMinutes", "session_reset.idle_minutes")):
-            if isinstance(reset.get(theirs), int):
-                yield "session-config", ours, reset[theirs]
-    zone = dig(source.config, "agents", "defaults", "userTimezone")
-    if isinstance(zone, str):
-        yield "agent-config", "timezone", zone
-
-
-def _setting(source: OpenClaw, options: Options, planner: Planner, wanted: tuple[str, str, Any]) -> Item:
-    kind, name, value = wanted
-    without_secrets = _masked(value) if kind == "mcp-servers" else value
-    if not options.migrate_secrets or options.preset == "user-data":
-        value = without_secrets
-    if problem := problem_with(all_keys()[name], value):
-        return Item(kind=kind, source=source.config_file, reason=f"{problem}; it is not migrated")
-    return planner.setting(kind, source.config_file, name, value, same=without_secrets)
-
-
 def _kind_of_secret(name: str) -> str:
     return "secret-settings" if name == "TELEGRAM_BOT_TOKEN" else "provider-keys"
 
@@ -244,12 +224,12 @@ def _kind_of_secret(name: str) -> str:
 def _found_secrets(source: OpenClaw) -> dict[str, str]:
     lines = (source.read_path(os.path.join(source.root, ".env")) or "").splitlines()
     named = dict(line.removeprefix("export ").split("=", 1) for line in lines if "=" in line and line[:1] != "#")
-    own = source.config.get("env") if isinstance(source.config.get("env"), dict) else {}
-    inner = dig(own, "vars")
     found = {}
     for name, places in SECRETS.items():
-        given = [named.get(name), dig(own, name), dig(inner, name), *(dig(source.config, *place) for place in places)]
-        for value in given:
+        for value in (
+            named.get(name),
+            *(at(source.config, each) for each in (f"env.{name}", f"env.vars.{name}", *places)),
+        ):
             text = value.strip().strip("\"'") if isinstance(value, str) else ""
             if text and not _REFERENCE.match(text) and "\n" not in text:
                 found[name] = text
@@ -349,7 +329,7 @@ class Migration:
             places.append(("skills", os.path.join(source.workspace, ".agents", "skills")))
         found = []
         for kind, place in places:
-            for name in sorted(os.listdir(place)) if os.path.isdir(place) and not os.path.islink(place) else ():
+            for name in sorted(os.listdir(place)) if _is_folder(place) else ():
                 folder = os.path.join(place, name)
                 if os.path.isfile(os.path.join(folder, "SKILL.md")) and not os.path.islink(folder):
                     found.append(planner.skill(kind, folder, SKILLS, name))
@@ -362,18 +342,16 @@ class Migration:
             path = os.path.join(source.workspace, name)
             if os.path.isfile(path) and not os.path.islink(path):
                 found.append(planner.archived("archive", path, name, reason))
-            elif os.path.isdir(path) and not os.path.islink(path):
-                for inside, full in files_below(path):
-                    found.append(planner.archived("archive", full, f"{name}/{inside}", reason))
+            for inside, full in files_below(path) if _is_folder(path) else ():
+                found.append(planner.archived("archive", full, f"{name}/{inside}", reason))
         tts = os.path.join(source.workspace, "tts") if source.workspace else ""
-        if os.path.isdir(tts) and not os.path.islink(tts):
-            found += [planner.copied("tts-assets", full, f"tts/{inside}") for inside, full in files_below(tts)]
+        for inside, full in files_below(tts) if _is_folder(tts) else ():
+            found.append(planner.copied("tts-assets", full, f"tts/{inside}"))
+        why = "it belongs to another agent; migrate it into a separate profile"
         for other in source.others:
-            label = os.path.basename(other)
             for inside, full in files_below(other):
                 if inside.endswith(".md") and inside.count("/") <= 1:
-                    why = "it belongs to another agent; migrate it into a separate profile"
-                    found.append(planner.archived("archive", full, f"{label}/{inside}", why))
+                    found.append(planner.archived("archive", full, f"{os.path.basename(other)}/{inside}", why))
         return [item for item in found if item.status != SKIPPED or item.reason]
 
     def _never_read(self, source: OpenClaw) -> Iterable[Item]:
@@ -392,16 +370,14 @@ class Migration:
         others = any(os.path.exists(self._home.join(name)) for name in ("gateway.pid", "gateway.lock"))
         if others or self._gateway_runs():
             found.append("a Hermes gateway seems to be running in this home; restart it after the migration")
-        if dig(source.config, "memory", "backend") or dig(source.config, "memory"):
+        if source.config.get("memory"):
             found.append("OpenClaw's memory backend is not migrated; choose one with `hermes memory setup`")
         return found
 
     def _gateway_runs(self) -> bool:
         folder = Folder.open(self._home.join("gateway"))
-        if folder is None:
-            return False
-        with folder:
-            return is_held(folder, "run.lock")
+        with folder or contextlib.nullcontext():
+            return folder is not None and is_held(folder, "run.lock")
 
 
 def _next_steps(report: Report) -> list[str]:
@@ -440,11 +416,6 @@ def left_in(folder: str) -> list[str]:
 
 def _put_aside(place: str) -> str:
     name = f"{place}.pre-migration"
-    if not os.path.lexists(name):
-        return name
-    name = f"{name}-{time.strftime('%Y%m%d')}"
-    number, free = 1, name
-    while os.path.lexists(free):
-        number += 1
-        free = f"{name}-{number}"
-    return free
+    dated = f"{name}-{time.strftime('%Y%m%d')}"
+    names = itertools.chain([name, dated], (f"{dated}-{number}" for number in itertools.count(2)))
+    return next(each for each in names if not os.path.lexists(each))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
+import itertools
 import os
 import tempfile
 import time
@@ -10,16 +11,17 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import HermesError, StorageError, WriteRefused
+from hermes.conversations.database import SessionDB
+from hermes.conversations.maintenance import Maintenance
 from hermes.memory import entries as text
 from hermes.memory.entries import UNTRUSTED, Cause, Edit, Leaving
 from hermes.memory.file import Plan
 from hermes.memory.store import MemoryStore, screen_write
 from hermes.portability.archive import files_below, merged, read_bytes
-from hermes.portability.exchange import DISABLED, HomeCopy, disable, disabled_setting, is_empty
-from hermes.portability.home import BACKUPS, create_backup, new_name, prune_backups
+from hermes.portability.exchange import DISABLED, disabled_setting
 from hermes.safety.scanner import scan, without_attacks
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import FILE as CONFIG
@@ -32,7 +34,7 @@ from hermes.storage.files import Folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from hermes.memory.store import Written
+    from hermes.portability.exchange import HomeCopy
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
@@ -69,6 +71,16 @@ class Item:
     sensitive: bool = False
     last: bool = False  # others may write these files too; doing them last makes a clash less likely
     act: Callable[[HomeCopy], object] | None = None
+
+    def decide(self, act: Callable[[HomeCopy], object], *, known: str = "", other: str = "") -> Self:
+        """Migrates it, unless `known` says that this is here already, or `other` that something else is."""
+        if known:
+            self.reason = known
+        elif other:
+            self.status, self.reason = CONFLICT, other
+        else:
+            self.status, self.act = MIGRATED, act
+        return self
 
     def as_json(self) -> dict[str, Any]:
         shown = ("kind", "source", "destination", "status", "reason", "details", "sensitive")
@@ -200,34 +212,29 @@ class Planner:
         if target not in store.targets:
             return Item(kind=kind, source=source, reason=f"the {target} store is switched off here")
         coming = self._coming.setdefault(target, [])
-        merge = _plan_merge(store, target, found, source=self._report.program, coming=coming, origins=origins or {})
+        merge = Merge(store, target, self._report.program)
+        merge.sort(found, coming, origins or {})
         coming += merge.added
         item = Item(kind=kind, source=source, destination=store.path(target), details=merge.details(), last=True)
-        if merge.changes:
-            item.status = MIGRATED
-            item.act = lambda copy: change_memory(
-                copy, opened(copy.home_of(self._home)), target, lambda store: _apply_merge(store, merge)
-            )
-        else:
-            item.reason = "every entry is there already" if not merge.refused else "nothing new may be stored"
-        return item
+        nothing = "nothing new may be stored" if merge.refused else "every entry is there already"
+        return item.decide(
+            lambda copy: change_memory(copy, opened(copy.home_of(self._home)), target, merge.apply),
+            known="" if merge.origins else nothing,
+        )
 
     def setting(self, kind: str, source: str, name: str, value: Any, *, same: Any = None) -> Item:
         """A setting; `same` is the value that an earlier run may have written for it."""
-        home, here = self._home, self._settings
-        item = Item(kind=kind, source=source, destination=f"{home.join(CONFIG)}: {name}")
+        home, here, path = self._home, self._settings, self._home.join(CONFIG)
+        item = Item(kind=kind, source=source, destination=f"{path}: {name}")
         is_set = here.origin(name) != "default"
-        if os.path.islink(home.join(CONFIG)):
-            item.reason = f"{CONFIG} is a link; change the setting in the file it points to"
-        elif disabled_setting(home, name) == value:
-            item.reason = "it came along before and is disabled; `hermes config enable` enables it"
+        known = f"{CONFIG} is a link; change the setting in the file it points to" if os.path.islink(path) else ""
+        if disabled_setting(home, name) == value:
+            known = known or "it came along before and is disabled; `hermes config enable` enables it"
         elif is_set and here.get(name) == value:
-            item.reason = "it has this value already"
-        elif is_set and not self._overwrite and (same is None or here.get(name) != same):
-            item.status, item.reason = CONFLICT, "it has another value here"
-        else:
-            item.status, item.act = MIGRATED, lambda copy: place_value(copy.home_of(home), CONFIG, name, value)
-        return item
+            known = known or "it has this value already"
+        earlier = not is_set or (same is not None and here.get(name) == same)
+        other = "" if earlier or self._overwrite else "it has another value here"
+        return item.decide(lambda copy: place_value(copy.home_of(home), CONFIG, name, value), known=known, other=other)
 
     def secrets(
         self, source: str, found: Mapping[str, str], kind: Callable[[str], str], refused: str = ""
@@ -242,14 +249,10 @@ class Planner:
             return
         for name, given in found.items():
             destination = f"{self._home.join(SECRETS)}: {name}"
-            item = Item(kind=kind(name), source=source, destination=destination, reason=refused, sensitive=True)
-            if there.get(name) == given and not refused:
-                item.reason = "it is there already"
-            elif name in there and not self._overwrite and not refused:
-                item.status, item.reason = CONFLICT, "another value is there"
-            elif not refused:
-                item.status, item.act = MIGRATED, partial(self._save_secret, name, given)
-            yield item
+            item = Item(kind=kind(name), source=source, destination=destination, sensitive=True)
+            known = refused or ("it is there already" if there.get(name) == given else "")
+            other = "another value is there" if name in there and not self._overwrite else ""
+            yield item.decide(partial(self._save_secret, name, given), known=known, other=other)
 
     def _save_secret(self, name: str, given: str, copy: HomeCopy) -> None:
         save_secret(copy.home_of(self._home), name, given)
@@ -273,17 +276,13 @@ class Planner:
         """A file for a folder outside the home that the person named."""
         path = os.path.abspath(os.path.expanduser(destination))
         item = Item(kind=kind, source=source, destination=path)
-        there = _read(path)
-        if there == text.encode():
-            item.reason = "it is there already"
-        elif there is not None and not self._overwrite:
-            item.status, item.reason = CONFLICT, "another file is there"
-        elif not os.path.isdir(os.path.dirname(path)):
+        there = content_of(path)
+        if there is None and not os.path.isdir(os.path.dirname(path)):
             item.status, item.reason = ERROR, f"there is no folder {os.path.dirname(path)}; create it first"
-        else:
-            replace = partial(_replace_outside, path, text.encode(), there, self._report.program)
-            item.status, item.act = MIGRATED, lambda copy: copy.after.append(replace)
-        return item
+            return item
+        replace = partial(_replace_outside, path, text.encode(), there, self._report.program)
+        known = "it is there already" if there == text.encode() else ""
+        return item.decide(lambda copy: copy.after.append(replace), known=known, other=self._other(there))
 
     def archived(self, kind: str, source: str, name: str, reason: str) -> Item:
         try:
@@ -294,13 +293,14 @@ class Planner:
 
     def archived_data(self, kind: str, source: str, data: bytes, name: str, reason: str) -> Item:
         """A file that is kept under `migration/`, unless an earlier run kept the same content there."""
-        item = Item(kind=kind, source=source, reason=reason)
-        earlier = self._kept_before(name, data)
-        if earlier:
-            item.destination, item.reason = earlier, "archived before"
-            return item
-        item.status, item.destination = ARCHIVED, os.path.join(self._report.output_dir, "archive", *name.split("/"))
-        item.act = lambda copy: copy.write(data, item.destination)
+        item = Item(kind=kind, source=source, reason="archived before")
+        runs = os.path.dirname(self._report.output_dir)
+        for run in sorted(os.listdir(runs)) if os.path.isdir(runs) else ():
+            item.destination = os.path.join(runs, run, "archive", *name.split("/"))
+            if content_of(item.destination) == data:
+                return item
+        item.destination = os.path.join(self._report.output_dir, "archive", *name.split("/"))
+        item.status, item.reason, item.act = ARCHIVED, reason, lambda copy: copy.write(data, item.destination)
         return item
 
     def skill(self, kind: str, folder: str, category: str, name: str) -> Item:
@@ -315,57 +315,38 @@ class Planner:
         if found := _attacks(files[MAIN_FILE].decode("utf-8", "replace")):
             item.reason = f"its text looks like {found}; it is not migrated"
             return item
-        place = self._home.join("skills", category, plain)
-        if os.path.lexists(place):
-            if _same_folder(place, files):
-                item.destination, item.reason = place, "it is there already"
+        for number in itertools.count():
+            numbered = f"{plain}-imported-{number}" if number > 1 else f"{plain}-imported"
+            item.destination = self._home.join("skills", category, numbered if number else plain)
+            if not os.path.lexists(item.destination):
+                break
+            if {inside: content_of(path) for inside, path in files_below(item.destination)} == files:
+                item.reason = "it is there already"
                 return item
             if conflict == "skip" and not self._overwrite:
-                item.destination, item.reason = place, "another skill of this name is there (--skill-conflict)"
+                item.reason = "another skill of this name is there (--skill-conflict)"
                 return item
-            if conflict == "rename":
-                plain = self._free_skill(category, plain, files)
-                if not plain:
-                    item.reason = "it is there already, under another name"
-                    return item
-        item.status, item.destination = MIGRATED, self._home.join("skills", category, plain)
+            if conflict != "rename":
+                break
         executable = {inside for inside, path in files_below(folder) if os.access(path, os.X_OK)}
-        item.act = lambda copy: _write_skill(copy, item.destination, files, executable)
-        return item
+
+        def act(copy: HomeCopy) -> None:
+            copy.clear(item.destination)
+            for inside, data in files.items():
+                copy.write(data, item.destination, inside, mode=0o700 if inside in executable else 0o600)
+
+        return item.decide(act)
 
     def _placed(self, kind: str, source: str, data: bytes, destination: str) -> Item:
         item = Item(kind=kind, source=source, destination=self._home.join(*destination.split("/")))
-        there = _read(item.destination)
-        if there == data:
-            item.reason = "it is there already"
-        elif _read(self._home.join(DISABLED, *destination.split("/"))) == data:
-            item.reason = "it came along before and is disabled; `hermes config enable` enables it"
-        elif there is not None and not self._overwrite:
-            item.status, item.reason = CONFLICT, "another file is there"
-        else:
-            item.status = MIGRATED
-            item.act = lambda copy: copy.write(data, item.destination)
-        return item
+        there = content_of(item.destination)
+        known = "it is there already" if there == data else ""
+        if content_of(self._home.join(DISABLED, *destination.split("/"))) == data:
+            known = known or "it came along before and is disabled; `hermes config enable` enables it"
+        return item.decide(lambda copy: copy.write(data, item.destination), known=known, other=self._other(there))
 
-    def _kept_before(self, name: str, data: bytes) -> str:
-        runs = os.path.dirname(self._report.output_dir)
-        for run in sorted(os.listdir(runs)) if os.path.isdir(runs) else ():
-            path = os.path.join(runs, run, "archive", *name.split("/"))
-            if _read(path) == data:
-                return path
-        return ""
-
-    def _free_skill(self, category: str, name: str, files: dict[str, bytes]) -> str:
-        """An unused name; empty if one of the candidates is this same skill."""
-        number = 1
-        while True:
-            free = f"{name}-imported" if number == 1 else f"{name}-imported-{number}"
-            place = self._home.join("skills", category, free)
-            if not os.path.lexists(place):
-                return free
-            if _same_folder(place, files):
-                return ""
-            number += 1
+    def _other(self, there: bytes | None) -> str:
+        return "another file is there" if there is not None and not self._overwrite else ""
 
 
 def _replace_outside(path: str, data: bytes, there: bytes | None, program: str) -> None:
@@ -377,24 +358,14 @@ def _replace_outside(path: str, data: bytes, there: bytes | None, program: str) 
         folder.replace(name, data)
 
 
-def _write_skill(copy: HomeCopy, place: str, files: dict[str, bytes], executable: set[str]) -> None:
-    copy.clear(place)
-    for inside, data in files.items():
-        copy.write(data, place, inside, mode=0o700 if inside in executable else 0o600)
-
-
-def _same_folder(place: str, files: dict[str, bytes]) -> bool:
-    there = {inside: _read(path) for inside, path in files_below(place)}
-    return there == files
-
-
-def _read(path: str) -> bytes | None:
+def content_of(path: str) -> bytes | None:
+    """The content of a file; None if nothing is there, and one byte if it is no file that can be read."""
     try:
         return read_bytes(path, _LARGEST)
     except FileNotFoundError:
         return None
     except StorageError:
-        return b"\0"  # something else is there
+        return b"\0"
 
 
 def _attacks(text: str) -> str:
@@ -409,110 +380,84 @@ _HINT = 60
 _LONGEST_ARCHIVED = 100_000
 
 
-@dataclass(slots=True, kw_only=True)
 class Merge:
-    """What a merge of entries into one target of curated memory will do.
+    """A merge of entries into one target of curated memory.
 
     Existing entries stay. New ones are added while there is room; the others go to the archive in the same change.
     Entries that the scanner refuses appear only in the report.
     """
 
-    target: str
-    source: str
-    limit: int
-    existing: int
-    added: list[str] = field(default_factory=list)
-    archived: list[str] = field(default_factory=list)
-    duplicates: int = 0
-    refused: list[str] = field(default_factory=list)  # the beginning of each entry, and why
-    origins: dict[str, str] = field(default_factory=dict)  # for entries that came from outside: their origin
+    def __init__(self, store: MemoryStore, target: str, source: str) -> None:
+        self._store = store
+        self._target = target
+        self._source = source
+        self._limit = store.limit(target)
+        self.added: list[str] = []
+        self.archived: list[str] = []
+        self.duplicates = 0
+        self.refused: list[str] = []  # the beginning of each entry, and why
+        self.origins: dict[str, str] = {}  # of the entries in `added` and `archived`
 
-    @property
-    def changes(self) -> bool:
-        return bool(self.added or self.archived)
+    def sort(self, given: Iterable[str], coming: Iterable[str], origins: Mapping[str, str]) -> None:
+        """Sorts the entries into new, known, too many and refused; changes nothing. `coming` are added before them."""
+        live = [*self._store.entries(self._target), *coming]
+        known = {_key(entry) for entry in (*live, *(each.entry for each in self._store.archived(self._target)))}
+        for raw in given:
+            entry = text.trim(raw)
+            if not entry:
+                continue
+            if _key(entry) in known:
+                self.duplicates += 1
+                continue
+            known.add(_key(entry))
+            try:
+                entry = text.clean(entry)
+                screen_write(entry, _cause(self._source))
+            except WriteRefused as refusal:
+                # Mask it: a secret may be the reason for the refusal.
+                self.refused.append(f"{text.preview(mask_secrets(entry), _HINT)}: {refusal}")
+                continue
+            if text.size([*live, entry]) <= self._limit:
+                live.append(entry)
+                self.added.append(entry)
+            else:
+                entry = entry[:_LONGEST_ARCHIVED]
+                self.archived.append(entry)
+            origin = str(origins.get(raw))
+            self.origins[entry] = origin if origin in UNTRUSTED else IMPORT
 
     def details(self) -> dict[str, Any]:
         return {
-            "existing_entries": self.existing,
+            "existing_entries": len(self._store.entries(self._target)),
             "added_entries": len(self.added),
             "duplicate_entries": self.duplicates,
             "overflowed_entries": len(self.archived),
             "refused_entries": len(self.refused),
-            "char_limit": self.limit,
+            "char_limit": self._limit,
             "overflow_preview": [text.preview(entry) for entry in self.archived[:5]],
             "refused_reasons": self.refused,
         }
 
+    def apply(self, store: MemoryStore) -> None:
+        """Makes one change per origin; the origin is "import" unless the entry came from outside before."""
+        coming = (*self.added, *self.archived)
+        for origin in dict.fromkeys(self.origins[entry] for entry in coming):
+            chosen = [entry for entry in coming if self.origins[entry] == origin]
+            store.curate(self._target, partial(self._planned, chosen), cause=_cause(self._source, origin))
 
-def _plan_merge(
-    store: MemoryStore,
-    target: str,
-    given: Iterable[str],
-    *,
-    source: str,
-    coming: Iterable[str],
-    origins: Mapping[str, str],
-) -> Merge:
-    """Sorts the entries into new, known, too many and refused; changes nothing. `coming` are added before them."""
-    live = [*store.entries(target), *coming]
-    known = {_key(entry) for entry in (*live, *(each.entry for each in store.archived(target)))}
-    merge = Merge(target=target, source=source, limit=store.limit(target), existing=len(store.entries(target)))
-    cause = _cause(source)
-    for raw in given:
-        entry = text.trim(raw)
-        if not entry:
-            continue
-        key = _key(entry)
-        if key in known:
-            merge.duplicates += 1
-            continue
-        known.add(key)
-        try:
-            entry = text.clean(entry)
-            screen_write(entry, cause)
-            if (origin := origins.get(raw)) in UNTRUSTED:
-                merge.origins[entry[:_LONGEST_ARCHIVED]] = str(origin)
-        except WriteRefused as refusal:
-            # Mask it: a secret may be the reason for the refusal.
-            merge.refused.append(f"{text.preview(mask_secrets(entry), _HINT)}: {refusal}")
-            continue
-        if text.size([*live, entry]) <= merge.limit:
-            live.append(entry)
-            merge.added.append(entry)
-        else:
-            merge.archived.append(entry[:_LONGEST_ARCHIVED])
-    return merge
-
-
-def _apply_merge(store: MemoryStore, merge: Merge) -> Written | None:
-    """Makes one change per origin; the origin is "import" unless the entry came from outside before.
-
-    Returns None if there was nothing to do.
-    """
-    written = None
-    coming = (*merge.added, *merge.archived)
-    for origin in dict.fromkeys(merge.origins.get(entry, IMPORT) for entry in coming):
-        chosen = [entry for entry in coming if merge.origins.get(entry, IMPORT) == origin]
-        written = store.curate(merge.target, _planner(merge, chosen), cause=_cause(merge.source, origin))
-    return written
-
-
-def _planner(merge: Merge, coming: Sequence[str]) -> Callable[[tuple[str, ...]], Plan]:
-    def plan(entries: tuple[str, ...]) -> Plan:
+    def _planned(self, coming: Sequence[str], entries: tuple[str, ...]) -> Plan:
         live, edits, leaving = list(entries), [], []
         known = {_key(entry) for entry in entries}
         for entry in coming:
             if _key(entry) in known:
                 continue  # added by somebody else meanwhile
             edits.append(Edit(index=len(live), before=None, after=entry))
-            if entry in merge.archived or text.size([*live, entry]) > merge.limit:
+            if entry in self.archived or text.size([*live, entry]) > self._limit:
                 edits.append(Edit(index=len(live), before=entry, after=None))
-                leaving.append(Leaving(entry=entry, reason=f"imported from {merge.source} when the file was full"))
+                leaving.append(Leaving(entry=entry, reason=f"imported from {self._source} when the file was full"))
             else:
                 live.append(entry)
         return Plan(action="import", edits=tuple(edits), entries=tuple(live), archived=tuple(leaving))
-
-    return plan
 
 
 def _cause(source: str, origin: str = IMPORT) -> Cause:
@@ -524,42 +469,23 @@ def _key(entry: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", entry).casefold().split())
 
 
-_KEPT_BACKUPS = 5
-
-
-def carry_out(home: Home, report: Report) -> Report:
-    """Applies every item to a copy of the home, which then takes its place.
-
-    Settings and plug-ins that can run or connect are disabled, unless the person agreed (`enable`).
-    """
-    choices = report.choices
-    if report.conflicts() and not choices.overwrite:
-        names = ", ".join(sorted({item.kind for item in report.conflicts()}))
-        raise StorageError(
-            f"this home already has other versions of {names}; nothing was changed. --overwrite replaces them; "
-            "the preview lists each"
-        )
-    if not report.has_work():
-        return report
-    report.mode = "execute"
-    with HomeCopy(home.path) as copy:
-        if choices.backup and not is_empty(home.path):
-            report.options["backup"] = home.join(BACKUPS, new_name())
-            create_backup(home.path, copy.inside(report.options["backup"]), why=f"before {report.program} migration")
-            prune_backups(copy.path, _KEPT_BACKUPS)
-        for item in sorted(report.items, key=lambda item: item.last):
-            if item.act is not None:
-                item.act(copy)
-        report.disabled = [] if choices.enable else disable(copy.path, home.path)
-        copy.write((json.dumps(report.as_json(), indent=2) + "\n").encode(), report.output_dir, "report.json")
-        copy.write(report.markdown().encode("utf-8", "replace"), report.output_dir, "summary.md")
-        copy.swap()
-    return report
-
-
 def change_memory(copy: HomeCopy, store: MemoryStore, target: str, change: Callable[[MemoryStore], object]) -> None:
     """Changes memory in the copy or, if a link leads out of the home, once the copy is in place."""
     if copy.holds(store.path(target)):
         change(store)
     else:
         copy.after.append(partial(change, store))
+
+
+@contextlib.contextmanager
+def open_for_import(path: str, copy: HomeCopy) -> Iterator[SessionDB]:
+    """The copy of a database of the home, for one step of a migration."""
+    with SessionDB.open(copy.own_database(path), durability="turn") as db:
+        yield db
+        db.sync()
+        upkeep = Maintenance.of_db(db)
+        with contextlib.suppress(StorageError):  # nothing is lost; searches only take longer
+            db.index()
+            if upkeep.is_in_pieces():
+                for _ in upkeep.settle():
+                    pass

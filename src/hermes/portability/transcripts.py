@@ -1,60 +1,640 @@
-"""Imports conversations of other programs: recognises the format of a file, and adds each message once."""
+"""Reads conversations of other programs: exports of chat services, transcripts of coding agents, and Letta's files.
+
+`sources` finds files and recognises their formats, `read` yields their `Conversation`s. The first part of this module
+is shared by the readers: items of a large JSON document, lines of JSON, and content blocks of Anthropic's and items of
+OpenAI's API as messages.
+"""
 
 from __future__ import annotations
 
+import codecs
+import contextlib
+import gzip
 import itertools
 import json
 import os
 import re
 import stat
-import time
 import zipfile
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
 import apsw
 
-from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError, StorageError
-from hermes.base.words import scrub
-from hermes.conversations.database import Pages
-from hermes.conversations.retrieval import as_imported, as_reported
-from hermes.portability import transcript_formats as formats
-from hermes.portability.archive import check_limits
-from hermes.portability.conversations_import import IMPORTED_AT, BadLine, clean_message, moment_of
-from hermes.portability.transcript_formats import items
-from hermes.safety.fence import storable, without_private
-from hermes.settings.home import project_of
-from hermes.storage.images import bare
-from hermes.storage.local.database import foreign_program
+from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
+from hermes.portability.archive import check_limits, opened_unchanged
+from hermes.storage.local.database import HERMES_AGENT, all_rows, foreign_program
 from hermes.storage.local.repair.salvage import open_unchanged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
-    from typing import IO
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import IO, BinaryIO, Protocol
 
-    from hermes.conversations.database import SessionDB
-    from hermes.portability.transcript_formats import Conversation, Told
+    class Readable(Protocol):
+        def read(self, count: int, /) -> bytes: ...
+
+    Told = Callable[[str], None]
+    Records = Iterable[dict[str, Any]]
 
 
-HERMES_AGENT = "hermes-agent"
+LONGEST_LINE = 64 << 20
+LATEST = 1e12
+_MILLISECONDS = 1e11
+_PIECE = 1 << 20
+LONGEST_ITEM = 256 << 20
+_DECODER = json.JSONDecoder()  # faster than `json.loads`, which detects the encoding of every line
+_NOT_BETWEEN = re.compile(r"[^ \t\r\n,]")
+
+
+def items(file: Readable, name: str, on_bytes: Callable[[int], None] | None = None) -> Iterator[Any]:
+    """The items of the array in the file, or the objects that follow each other in it, read piece by piece."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
+    text, at, step, problem = "", 0, _PIECE, ""
+    begun = in_array = False
+    while True:
+        found = _NOT_BETWEEN.search(text, at)
+        at, letter = (found.start(), found[0]) if found else (len(text), "")
+        if not begun and letter == "[":
+            begun, in_array, at = True, True, at + 1
+            continue
+        if in_array and letter == "]":
+            return
+        if letter and (begun or letter == "{"):
+            item, at, problem = _decoded(text, at, name)
+            if not problem:
+                yield item
+                begun, step = True, _PIECE
+                continue
+        elif letter:
+            raise DamagedFile(f"{name} is not a JSON export: it starts with neither [ nor {{; unpack it first")
+        data = file.read(step)
+        if not data and begun and not letter and not in_array:
+            return
+        if not data:
+            missing = problem if letter else "nothing follows"
+            raise DamagedFile(f"{name} ends too early ({missing}); download or copy it again")
+        text, at = text[at:] + decoder.decode(data), 0
+        step = min(step * 2, LONGEST_ITEM)  # so that the work stays linear when an item is long
+        if on_bytes is not None:
+            on_bytes(len(data))
+
+
+def _decoded(text: str, at: int, name: str) -> tuple[Any, int, str]:
+    """The value that starts here and where it ends, or why there is none yet."""
+    try:
+        return *_DECODER.raw_decode(text, at), ""
+    except ValueError as error:
+        if len(text) - at <= LONGEST_ITEM:
+            return None, at, str(error)
+        raise DamagedFile(f"{name} holds an item over {LONGEST_ITEM >> 20} MiB ({error})") from error
+    except RecursionError as error:
+        raise DamagedFile(f"{name} holds an item that is nested too deeply") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """One conversation as another program keeps it: each call of `messages` reads them again.
+
+    `late` is filled while the messages are read, for example with a title from the end of the file.
+    """
+
+    id: str
+    messages: Callable[[], Iterator[dict[str, Any]]]
+    fields: dict[str, Any] = field(default_factory=dict)
+    parent: str | None = None
+    kind: str | None = None
+    late: dict[str, Any] = field(default_factory=dict)
+
+
+def mapping(value: Any) -> dict[str, Any]:
+    """The value if it is a JSON object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def moment_of(given: Any) -> float | None:
+    """Seconds since 1970 from a number of seconds or milliseconds, or from an ISO date."""
+    if isinstance(given, str):
+        try:
+            moment = datetime.fromisoformat(given)
+            return (moment.astimezone() if moment.tzinfo is None else moment).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    if isinstance(given, bool) or not isinstance(given, int | float) or not abs(given) < LATEST * 1000:
+        return None
+    seconds = float(given)
+    return seconds / 1000 if abs(seconds) >= _MILLISECONDS else seconds
+
+
+def at(tree: Any, path: str) -> Any:
+    """The value at a path of names with dots between them; None if there is none."""
+    for name in path.split("."):
+        tree = mapping(tree).get(name)
+    return tree
+
+
+def timed(message: dict[str, Any], when: Any) -> dict[str, Any]:
+    """The message with its time, if there is one."""
+    moment = moment_of(when)
+    if moment is not None:
+        message["timestamp"] = moment
+    return message
+
+
+def text_of(content: Any) -> str:
+    """The text of a message's content: a string, or the texts of its parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, dict):
+        content = [content]
+    texts = []
+    for part in content if isinstance(content, list) else ():
+        text = part if isinstance(part, str) else mapping(part).get("text")
+        texts.append(text if isinstance(text, str) else text_of(mapping(part).get("content")))
+    return "\n".join(filter(None, texts))
+
+
+def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return {"id": str(call_id), "type": "function", "function": {"name": str(name), "arguments": text}}
+
+
+def spoken(role: str, content: str, parts: list[Any], names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """One message from Anthropic's content blocks (text, thinking, tool calls); nothing if they are empty."""
+    message: dict[str, Any] = {"role": role, "content": content or None}
+    thoughts = "\n".join(str(part.get("thinking") or "") for part in _of_kind(parts, "thinking"))
+    if thoughts.strip():
+        message["reasoning"] = thoughts
+    if calls := [(call.get("id") or call.get("name"), call) for call in _of_kind(parts, "tool_use")]:
+        names |= {str(number): str(call.get("name")) for number, call in calls}
+        message["tool_calls"] = [tool_call(number, call.get("name"), call.get("input")) for number, call in calls]
+    if content or len(message) > 2:  # noqa: PLR2004 - more than its role and an empty content
+        yield message
+
+
+def tool_results(parts: list[Any], names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    for part in _of_kind(parts, "tool_result"):
+        yield _tool_result(str(part.get("tool_use_id") or part.get("name")), text_of(part.get("content")), names)
+
+
+def _tool_result(call: str, content: str, names: dict[str, str]) -> dict[str, Any]:
+    message = {"role": "tool", "tool_call_id": call, "content": content}
+    return {**message, "name": names[call]} if call in names else message
+
+
+def _of_kind(parts: list[Any], kind: str) -> list[dict[str, Any]]:
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == kind]
+
+
+def numbered_lines(
+    file: BinaryIO, on_bytes: Callable[[int], object] | None = None
+) -> Iterator[tuple[int, bytes | None]]:
+    """Lines that are not blank, with their numbers; None for one that is too long to hold.
+
+    `on_bytes` receives the size of each line, its end included.
+    """
+    number = 0
+    while line := file.readline(LONGEST_LINE):
+        number += 1
+        whole, size = True, len(line)
+        while not line.endswith(b"\n") and (line_end := file.readline(LONGEST_LINE)):
+            whole, line = False, line_end
+            size += len(line_end)
+        if on_bytes is not None:
+            on_bytes(size)
+        if not whole:
+            yield number, None
+        elif line.strip():
+            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+
+
+def json_lines(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
+    """The objects of a JSONL file; reports other lines, except a last line that is still being written."""
+    with open(path, "rb") as file:
+        for number, line in numbered_lines(file, on_bytes):
+            if line is None:
+                told(f"line {number}: it is longer than {LONGEST_LINE >> 20} MiB and is left out")
+                continue
+            try:
+                record = _DECODER.decode(line.decode().strip())
+            except (ValueError, RecursionError) as error:
+                if line.endswith(b"\n"):
+                    told(f"line {number}: it is not JSON ({str(error)[:100]})")
+                continue
+            if isinstance(record, dict):
+                yield record
+            else:
+                told(f"line {number}: it is a {type(record).__name__}, not a JSON object")
+
+
+# Items of OpenAI's Responses API as messages; Codex and the Agents SDK both keep their history as such items.
+
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input", "local_shell_call": "action"}
+_RESULTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output")
+_HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
+
+
+def message_of(item: dict[str, Any], names: dict[str, str]) -> dict[str, Any] | None:
+    """The item as a message, or None if it is empty; `names` maps ids of calls to names of tools."""
+    kind = item.get("type")
+    if isinstance(item.get("role"), str) and kind in (None, "message"):
+        return _said(item)
+    if kind in _CALLS:
+        call, name = str(item.get("call_id") or item.get("id")), str(item.get("name") or kind)
+        names[call] = name
+        arguments = item.get(_CALLS[str(kind)])
+        return {"role": "assistant", "content": None, "tool_calls": [tool_call(call, name, arguments)]}
+    if kind in _RESULTS:
+        return _tool_result(str(item.get("call_id")), _output(item.get("output")), names)
+    if kind in _HOSTED:
+        arguments = {key: value for key, value in item.items() if key not in ("type", "id", "status")}
+        return {"role": "assistant", "content": None, "tool_calls": [tool_call(item.get("id"), kind, arguments)]}
+    if kind == "reasoning":
+        thoughts = "\n".join(filter(None, (text_of(item.get("summary")), text_of(item.get("content")))))
+        return {"role": "assistant", "content": None, "reasoning": thoughts} if thoughts else None
+    return None
+
+
+def _said(item: dict[str, Any]) -> dict[str, Any] | None:
+    role = "system" if item["role"] == "developer" else item["role"]
+    content = item.get("content")
+    kinds = {part.get("type") for part in content if isinstance(part, dict)} if isinstance(content, list) else set()
+    if not kinds - {"input_text", "output_text", "text", "refusal"}:
+        content = text_of(content) or "\n".join(
+            str(part["refusal"]) for part in content or () if isinstance(part, dict) and part.get("refusal")
+        )
+    return {"role": role, "content": content} if content else None
+
+
+def _output(given: Any) -> str:
+    """The output of a tool; Codex wraps it in JSON together with its duration."""
+    if isinstance(given, str) and given.startswith('{"output"'):
+        try:
+            inner = json.loads(given).get("output")
+        except (ValueError, AttributeError, RecursionError):
+            return given
+        return inner if isinstance(inner, str) else given
+    if isinstance(given, str):
+        return given
+    return text_of(given) or json.dumps(given, ensure_ascii=False)
+
+
+CHATGPT, CLAUDE, LETTA = "chatgpt", "claude", "letta"
+_ROLES = ("user", "assistant", "system", "tool")
+_CLAUDE_ROLES = {"human": "user", "assistant": "assistant"}
+# Where each format keeps what we record about a conversation.
+_PLACES = {
+    CHATGPT: {"title": "title", "started_at": "create_time", "model": "default_model_slug", "project": "gizmo_id"},
+    CLAUDE: {"title": "name", "started_at": "created_at", "model": "model", "project": "project.name"},
+    LETTA: {"title": "name", "started_at": "created_at", "model": "llm_config.model"},
+}
+_Nodes = dict[str, dict[str, Any]]
+
+
+def _fields(form: str, item: dict[str, Any]) -> dict[str, Any]:
+    return {name: at(item, path) for name, path in _PLACES[form].items()}
+
+
+def is_chatgpt(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("mapping"), dict)
+
+
+def chatgpt(item: dict[str, Any]) -> Iterator[Conversation]:
+    """A conversation is a tree of messages: yields its current path, then every other path as a branch."""
+    nodes: _Nodes = {name: node for name, node in item["mapping"].items() if isinstance(node, dict)}
+    name = str(item.get("conversation_id") or item.get("id") or item.get("title") or "conversation")
+    leaves = [leaf for leaf, node in nodes.items() if not _has_children(node, nodes)]
+    current = item.get("current_node")
+    main = str(current) if current in nodes else (leaves[-1] if leaves else "")
+    fields = _fields(CHATGPT, item)
+    taken: set[str] = set()
+    said = partial(_chatgpt_messages, nodes, _path(nodes, main, taken))
+    yield Conversation(id=name, fields=fields, messages=said)
+    for leaf in leaves:
+        said = partial(_chatgpt_messages, nodes, _path(nodes, leaf, taken))
+        yield Conversation(id=f"{name}_{leaf}", fields=fields, messages=said, parent=name, kind="branch")
+
+
+def _has_children(node: dict[str, Any], nodes: _Nodes) -> bool:
+    children = node.get("children")
+    return isinstance(children, list) and any(child in nodes for child in children)
+
+
+def _path(nodes: _Nodes, leaf: str, taken: set[str]) -> list[str]:
+    """The nodes from the first one not taken yet down to the leaf; marks them as taken, which also ends a cycle."""
+    path: list[str] = []
+    at: Any = leaf
+    while isinstance(at, str) and at in nodes and at not in taken:
+        taken.add(at)
+        path.append(at)
+        at = nodes[at].get("parent")
+    return path[::-1]
+
+
+def _chatgpt_messages(nodes: _Nodes, path: list[str]) -> Iterator[dict[str, Any]]:
+    for message in (mapping(nodes[name].get("message")) for name in path):
+        author, text = mapping(message.get("author")), _chatgpt_text(mapping(message.get("content")))
+        hidden = mapping(message.get("metadata")).get("is_visually_hidden_from_conversation")
+        if author.get("role") in _ROLES and text.strip() and not hidden:
+            said: dict[str, Any] = {"role": author["role"], "content": text}
+            if said["role"] == "tool" and isinstance(author.get("name"), str):
+                said["name"] = author["name"]
+            yield timed(said, message.get("create_time"))
+
+
+def _chatgpt_text(content: dict[str, Any]) -> str:
+    """The text of a message, with a placeholder for each image or file."""
+    found = [text_of(content.get("text")), text_of(content.get("result"))]
+    for part in content.get("parts") or ():
+        if isinstance(part, dict) and "asset_pointer" in part:
+            found.append(f"[{part.get('content_type', 'attachment')}: {part['asset_pointer']}]")
+        else:
+            found.append(text_of(part))
+    found += [text_of(thought) for thought in content.get("thoughts") or ()]
+    return "\n".join(filter(None, found))
+
+
+def is_claude(item: Any) -> bool:
+    return isinstance(item, dict) and isinstance(item.get("chat_messages"), list)
+
+
+def claude(item: dict[str, Any]) -> Iterator[Conversation]:
+    name = str(item.get("uuid") or item.get("name") or "conversation")
+    yield Conversation(id=name, fields=_fields(CLAUDE, item), messages=partial(_claude_messages, item["chat_messages"]))
+
+
+def _claude_messages(given: list[Any]) -> Iterator[dict[str, Any]]:
+    names: dict[str, str] = {}
+    for each in filter(mapping, given):
+        if role := _CLAUDE_ROLES.get(str(each.get("sender"))):
+            parts = [part for part in each.get("content") or () if isinstance(part, dict)]
+            text = text_of([part for part in parts if part.get("type") == "text"]) or text_of(each.get("text"))
+            content = "\n\n".join(filter(None, [text, *_attached(each)]))
+            for message in (*spoken(role, content, parts, names), *tool_results(parts, names)):
+                yield timed(message, each.get("created_at"))
+
+
+def _attached(each: dict[str, Any]) -> Iterator[str]:
+    for attachment in filter(mapping, each.get("attachments") or ()):
+        yield f"[{attachment.get('file_name') or 'attachment'}]\n{text_of(attachment.get('extracted_content'))}"
+    for file in filter(mapping, each.get("files") or ()):
+        if file.get("file_name"):
+            yield f"[{file['file_name']}]"
+
+
+def is_letta(item: Any) -> bool:
+    if not isinstance(item, dict):
+        return False
+    first = isinstance(item.get("messages"), list) and ("agent_type" in item or "core_memory" in item)
+    return first or (isinstance(item.get("agents"), list) and isinstance(item.get("blocks"), list))
+
+
+def letta(item: dict[str, Any]) -> Iterator[Conversation]:
+    """A document contains agents with their messages and memory blocks."""
+    for agent in filter(mapping, item.get("agents") or [item]):
+        fields = _fields(LETTA, agent)
+        fields["model"] = fields["model"] or agent.get("model")
+        name = str(agent.get("id") or agent.get("name") or "agent")
+        yield Conversation(id=name, fields=fields, messages=partial(_letta_messages, agent.get("messages")))
+
+
+def letta_blocks(item: dict[str, Any]) -> list[tuple[str, str]]:
+    """Label and text of each memory block, such as `human` and `persona`."""
+    found = [*(item.get("core_memory") or ()), *(item.get("blocks") or ())]
+    return [
+        (str(block.get("label") or ""), block["value"])
+        for block in filter(mapping, found)
+        if isinstance(block.get("value"), str) and block["value"].strip()
+    ]
+
+
+def _letta_messages(given: Any) -> Iterator[dict[str, Any]]:
+    for each in filter(mapping, given if isinstance(given, list) else ()):
+        if each.get("role") not in _ROLES or each["role"] == "system":
+            continue  # whoever runs the agent builds the system prompt anew
+        message: dict[str, Any] = {"role": each["role"], "content": text_of(each.get("content") or each.get("text"))}
+        if isinstance(each.get("tool_calls"), list) and each["tool_calls"]:
+            message["tool_calls"] = each["tool_calls"]
+        if each["role"] == "tool":
+            message["content"] = message["content"] or text_of(each.get("tool_returns"))
+            message |= {key: each[key] for key in ("tool_call_id", "name") if isinstance(each.get(key), str)}
+        if message["content"] or "tool_calls" in message:
+            yield timed(message, each.get("created_at"))
+
+
+CLAUDE_CODE, CODEX, AGENTS_SDK = "claude-code", "codex", "openai-agents"
+AGENTS_TABLE = "agent_messages"
+_SPEAKERS = ("user", "assistant")
+_TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
+_HEAD = 50  # records that describe a session
+_LINES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+# What Codex puts before the person's first message.
+_PREAMBLE = re.compile(r"\s*(<environment_context>|<user_instructions>|<permissions|# AGENTS\.md instructions)")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_SESSIONS = "SELECT session_id, min(created_at) FROM agent_messages GROUP BY session_id ORDER BY min(id)"
+_ITEMS = "SELECT message_data, created_at FROM agent_messages WHERE session_id = ? ORDER BY id"
+
+
+def usual_places(program: str) -> list[str]:
+    """The folders in which a program keeps its transcripts."""
+    names = ("projects",) if program == CLAUDE_CODE else ("sessions", "archived_sessions")
+    return [os.path.join(home_of_program(program), name) for name in names]
+
+
+def home_of_program(program: str) -> str:
+    """The folder of Claude Code or Codex."""
+    variable, usual = ("CLAUDE_CONFIG_DIR", "~/.claude") if program == CLAUDE_CODE else ("CODEX_HOME", "~/.codex")
+    return os.environ.get(variable) or os.path.expanduser(usual)
+
+
+def is_claude_code(records: list[dict[str, Any]]) -> bool:
+    return any(
+        (isinstance(record.get("sessionId"), str) and record.get("type") in (*_SPEAKERS, "system", "attachment"))
+        or (record.get("type") == "summary" and "leafUuid" in record)
+        for record in records
+    )
+
+
+def claude_code(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
+    """The conversation in the file, then one for each sub-agent in it."""
+    agents: dict[str, None] = {}
+    late: dict[str, Any] = {}
+
+    def said(agent: str | None, told: Told = lambda _: None, on_bytes: Callable[[int], None] | None = None) -> Records:
+        """What `agent` said and was told ("" is the main one, None all); notes agents and titles on the way."""
+        for record in json_lines(path, told, on_bytes):
+            title = record.get(_TITLES.get(str(record.get("type")), ""))
+            if isinstance(title, str) and title.strip():
+                late["title"] = title
+            if _is_message(record):
+                name = _agent(record)
+                agents.setdefault(name)
+                if agent in (None, name):
+                    yield record
+
+    head = list(itertools.islice(said(None), _HEAD))
+    if not head:
+        return
+    session = str(head[0].get("sessionId") or os.path.splitext(os.path.basename(path))[0])
+    if not all(map(_agent, head)):
+        yield Conversation(
+            id=session,
+            fields=_claude_code_fields(head),
+            messages=lambda: _claude_code_messages(said("", told, on_bytes)),
+            late=late,
+        )
+    else:
+        for _ in said(None, told, on_bytes):
+            pass  # finds every agent
+    for agent in filter(None, tuple(agents)):
+        first = next((record for record in head if _agent(record) == agent), head[0])
+        yield Conversation(
+            id=f"{session}_{agent}",
+            fields={**_claude_code_fields([first]), "source": f"{CLAUDE_CODE}-agent"},
+            messages=lambda agent=agent: _claude_code_messages(said(agent)),  # type: ignore[misc] # a default binds it
+            parent=session,
+            kind="delegate",
+        )
+
+
+def _is_message(record: dict[str, Any]) -> bool:
+    return record.get("type") in _SPEAKERS and isinstance(record.get("message"), dict) and not record.get("isMeta")
+
+
+def _agent(record: dict[str, Any]) -> str:
+    """The sub-agent that a message belongs to; "" for the main conversation."""
+    given = record.get("agentId")
+    name = f"agent-{given}" if isinstance(given, str) and given else "agent"
+    return name if record.get("isSidechain") else ""
+
+
+def _claude_code_fields(head: list[dict[str, Any]]) -> dict[str, Any]:
+    def first(key: str) -> str | None:
+        found = (record.get(key) for record in head)
+        return next((text for text in found if isinstance(text, str) and text), None)
+
+    models = (record["message"].get("model") for record in head)
+    return {
+        "cwd": first("cwd"),
+        "project": first("cwd"),
+        "git_branch": first("gitBranch"),
+        "model": next((model for model in models if isinstance(model, str) and not model.startswith("<")), None),
+        "started_at": first("timestamp"),
+    }
+
+
+def _claude_code_messages(records: Records) -> Iterator[dict[str, Any]]:
+    """The records as messages, with tool calls, tool results and thinking."""
+    names: dict[str, str] = {}
+    for record in records:
+        content = record["message"].get("content")
+        parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
+        if record["type"] == "assistant":
+            text = text_of([part for part in parts if isinstance(part, dict) and part.get("type") == "text"])
+            found = spoken("assistant", text, parts, names)
+        else:
+            found = _from_user(parts, names)
+        extra = {"compact_summary": True} if record.get("isCompactSummary") else {}
+        for message in found:
+            yield timed({**message, **extra}, record.get("timestamp"))
+
+
+def _from_user(parts: list[Any], names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    yield from tool_results(parts, names)
+    said = [part for part in parts if mapping(part).get("type") != "tool_result"]
+    plain = all(isinstance(part, str) or mapping(part).get("type") == "text" for part in said)
+    if content := text_of(said) if plain else said:
+        yield {"role": "user", "content": content}
+
+
+def is_codex(records: list[dict[str, Any]]) -> bool:
+    if any(record.get("type") in _LINES and isinstance(record.get("payload"), dict) for record in records):
+        return True
+    first = records[0] if records else {}
+    return "type" not in first and {"id", "timestamp", "instructions"} <= first.keys()
+
+
+def codex(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
+    head = list(itertools.islice(json_lines(path, lambda _: None), _HEAD))
+    begun, turns = (
+        [record["payload"] for record in head if record.get("type") == kind and mapping(record.get("payload"))]
+        for kind in ("session_meta", "turn_context")
+    )
+    about: dict[str, Any] = next(iter([*begun, *head]), {})
+    cwd = about.get("cwd") or next((turn.get("cwd") for turn in turns), None)
+    fields = {
+        "cwd": cwd,
+        "project": cwd,
+        "git_branch": mapping(about.get("git")).get("branch"),
+        "model": next((turn.get("model") for turn in turns), None),
+        "started_at": about.get("timestamp"),
+    }
+    named = _ID.search(os.path.basename(path))
+    name = about.get("id") or (named[0] if named else os.path.splitext(os.path.basename(path))[0])
+    said = partial(_codex_messages, path, told, on_bytes)
+    yield Conversation(id=str(name), fields=fields, messages=said)
+
+
+def _codex_messages(path: str, told: Told, on_bytes: Callable[[int], None] | None) -> Iterator[dict[str, Any]]:
+    names: dict[str, str] = {}
+    for record in json_lines(path, told, on_bytes):
+        item = record
+        if record.get("type") in _LINES:
+            item = mapping(record.get("payload")) if record["type"] in ("response_item", "compacted") else {}
+            if record["type"] == "compacted":
+                item = {"role": "system", "content": item.get("message")}
+        message = message_of(item, names)
+        said = message.get("content") if message is not None and message["role"] in ("user", "system") else None
+        if message is not None and not (isinstance(said, str) and _PREAMBLE.match(said)):
+            yield timed(message, record.get("timestamp"))
+
+
+def agents_sdk(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
+    """Tables `agent_sessions` and `agent_messages`."""
+    del on_bytes
+    with opened_unchanged(path) as connection:
+        for name, started in all_rows(connection, _SESSIONS):
+            said = partial(_agents_sdk_messages, connection, name, told)
+            yield Conversation(id=str(name), fields={"started_at": _as_utc(started)}, messages=said)
+
+
+def _agents_sdk_messages(connection: apsw.Connection, session: Any, told: Told) -> Iterator[dict[str, Any]]:
+    names: dict[str, str] = {}
+    for data, created in connection.execute(_ITEMS, (session,)):
+        try:
+            item = json.loads(data)
+        except (TypeError, ValueError, RecursionError) as error:
+            told(f"session {session!r}: an item is not JSON ({str(error)[:100]})")
+            continue
+        if (message := message_of(mapping(item), names)) is not None:
+            yield timed(message, _as_utc(created))
+
+
+def _as_utc(given: Any) -> Any:
+    """SQLite's time stamps are in UTC without a zone; adds it."""
+    return f"{given}+00:00" if isinstance(given, str) and "+" not in given else given
+
+
 JSONL = "jsonl"
 # For each format: how to recognise it by the first lines, or the first item of a document, and how to read it.
 _BY_LINE: dict[str, tuple[Any, Any]] = {
-    formats.CLAUDE_CODE: (formats.is_claude_code, formats.claude_code),
-    formats.CODEX: (formats.is_codex, formats.codex),
+    CLAUDE_CODE: (is_claude_code, claude_code),
+    CODEX: (is_codex, codex),
+    AGENTS_SDK: (lambda _records: False, agents_sdk),
 }
 _BY_ITEM: dict[str, tuple[Any, Any]] = {
-    formats.CHATGPT: (formats.is_chatgpt, formats.chatgpt),
-    formats.CLAUDE: (formats.is_claude, formats.claude),
-    formats.LETTA: (formats.is_letta, formats.letta),
+    CHATGPT: (is_chatgpt, chatgpt),
+    CLAUDE: (is_claude, claude),
+    LETTA: (is_letta, letta),
 }
-FORMATS = (*_BY_LINE, formats.AGENTS_SDK, *_BY_ITEM, HERMES_AGENT, JSONL)
+FORMATS = (*_BY_LINE, *_BY_ITEM, HERMES_AGENT, JSONL)
+PROGRAMS = (CLAUDE_CODE, CODEX)  # keep their transcripts in a place of their own
 SUFFIXES = (".jsonl", ".json", ".af", ".zip", ".db", ".sqlite", ".sqlite3")
 _DATABASE = b"SQLite format 3\x00"
-_ZIP = b"PK\x03\x04"
-_HEAD = 1 << 18
-_LINES = 20
+_BEGINNING = 1 << 18
+_FIRST_LINES = 20
 _INSIDE = re.compile(r"(^|/)conversations(-\d+)?\.json$")
 
 
@@ -86,8 +666,8 @@ def sources(given: str, form: str | None = None) -> list[Source]:
         return sorted(_below(given, form), key=lambda source: source.path)
     if os.path.exists(given):
         return [Source(path=os.path.abspath(given), format=form or _named(given))]
-    if given in _BY_LINE:
-        places = formats.usual_places(given)
+    if given in PROGRAMS:
+        places = usual_places(given)
         if found := [source for place in places if os.path.isdir(place) for source in sources(place, given)]:
             return found
         raise NotFound(
@@ -99,19 +679,17 @@ def sources(given: str, form: str | None = None) -> list[Source]:
 
 def check_name(given: str) -> None:
     """Refuses a name that is neither an existing path nor a known program."""
-    if not os.path.exists(given) and given not in _BY_LINE:
-        raise NotFound(f"there is no file {given}; name a file, a folder, or one of {', '.join(_BY_LINE)}")
+    if not os.path.exists(given) and given not in PROGRAMS:
+        raise NotFound(f"there is no file {given}; name a file, a folder, or one of {', '.join(PROGRAMS)}")
 
 
 def read(source: Source, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
     """The conversations of one file."""
     if source.format in _BY_LINE:
         yield from _BY_LINE[source.format][1](source.path, told, on_bytes)
-    elif source.format == formats.AGENTS_SDK:
-        yield from formats.agents_sdk(source.path, told, on_bytes)
     else:
         is_one, conversations = _BY_ITEM[source.format]
-        for item in _items(source.path, on_bytes):
+        for item in json_items(source.path, on_bytes):
             if is_one(item):
                 yield from conversations(item)
             else:
@@ -124,17 +702,15 @@ def recognised(path: str) -> str | None:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return None
         with open(path, "rb") as file:
-            head = file.read(_HEAD)
+            head = file.read(_BEGINNING)
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
     if head.startswith(_DATABASE):
         return _database(path)
-    try:
-        if head.startswith(_ZIP) or path.endswith((".af", ".json")) or _one_document(head):
-            item = next(_items(path, None), None)
-            return next((name for name, (is_one, _) in _BY_ITEM.items() if is_one(item)), None) or _by_line(head)
-    except DamagedFile:
-        return _by_line(head)
+    with contextlib.suppress(DamagedFile):
+        item = next(json_items(path), None)
+        if found := next((name for name, (is_one, _) in _BY_ITEM.items() if is_one(item)), None):
+            return found
     return _by_line(head)
 
 
@@ -163,21 +739,9 @@ def _below(folder: str, form: str | None) -> Iterator[Source]:
                     yield Source(path=os.path.abspath(path), format=found)
 
 
-def _one_document(head: bytes) -> bool:
-    """Whether this is one JSON document on several lines, so that its first line alone is not JSON."""
-    first = head.removeprefix(b"\xef\xbb\xbf").lstrip()
-    if first[:1] == b"[":
-        return True
-    try:
-        json.loads(first.split(b"\n", 1)[0])
-    except (ValueError, RecursionError):
-        return first[:1] == b"{"
-    return False
-
-
 def _by_line(head: bytes) -> str | None:
     records = []
-    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_LINES]:
+    for line in head.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:_FIRST_LINES]:
         try:
             record = json.loads(line)
         except (ValueError, RecursionError):
@@ -193,31 +757,38 @@ def _by_line(head: bytes) -> str | None:
     return None
 
 
-def _items(path: str, on_bytes: Callable[[int], None] | None) -> Iterator[Any]:
-    """The items of a JSON document, or of the documents named `conversations` in a zip archive."""
+def json_items(
+    path: str, on_bytes: Callable[[int], None] | None = None, inside: re.Pattern[str] = _INSIDE
+) -> Iterator[Any]:
+    """The items of a JSON document, or of those in a zip archive whose names match `inside`; `.gz` is unpacked."""
     if not zipfile.is_zipfile(path):
         with open(path, "rb") as file:
-            yield from items(file, path, on_bytes)
+            yield from items(_unpacked(path, file), path, on_bytes)
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            found = [info for info in archive.infolist() if _INSIDE.search(info.filename)]
+            found = [info for info in archive.infolist() if inside.search(info.filename)]
             check_limits(path, [info.file_size for info in found], os.stat(path).st_size)
             for info in found:
                 if info.flag_bits & 1:
                     raise DamagedFile(f"{info.filename} in {path} is encrypted; unpack it first")
                 with archive.open(info) as file:
-                    yield from items(_Bounded(file, info.file_size), f"{path}:{info.filename}", None)
+                    given = _unpacked(info.filename, _Bounded(file, info.file_size))
+                    yield from items(given, f"{path}:{info.filename}")
                 if on_bytes is not None:
                     on_bytes(info.compress_size)
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DamagedFile(f"{path} is not a complete zip archive ({error}); download it again") from error
 
 
-class _Bounded:
-    """Reads at most as many bytes as the archive announced."""
+def _unpacked(name: str, file: Readable) -> Readable:
+    return _Bounded(gzip.GzipFile(fileobj=cast("IO[bytes]", file)), LONGEST_ITEM) if name.endswith(".gz") else file
 
-    def __init__(self, file: IO[bytes], most: int) -> None:
+
+class _Bounded:
+    """Reads at most as many bytes as the archive announced, or as an unpacked file may have."""
+
+    def __init__(self, file: Readable, most: int) -> None:
         self._file = file
         self._left = most
 
@@ -234,211 +805,8 @@ def _database(path: str) -> str | None:
         connection = open_unchanged(path)
         if connection is None:
             return None
-        try:
-            found = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (formats.AGENTS_TABLE,)).fetchall()
-        finally:
-            connection.close()
+        with contextlib.closing(connection):
+            found = connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (AGENTS_TABLE,)).fetchall()
     except (apsw.Error, StorageError):
         return None
-    return formats.AGENTS_SDK if found else None
-
-
-_BATCH = 2000  # messages per transaction; others can write in between
-_REPORTED = 100
-_VARIANTS = 1000
-
-
-@dataclass(slots=True, kw_only=True)
-class Imported:
-    """What a run did. `unchanged` files were not opened; `problems` are the first ones found."""
-
-    files: int = 0
-    unchanged: int = 0
-    sessions: int = 0
-    messages: int = 0
-    already_there: int = 0
-    bad: int = 0
-    problems: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class _Mark:
-    """How much of a conversation was imported: the number of messages, and a checksum over them."""
-
-    session: str
-    taken: int = 0
-    check: int = 0
-
-
-class TranscriptImport:
-    """Adds other programs' conversations to a store; what is already there is skipped."""
-
-    def __init__(
-        self,
-        db: SessionDB,
-        *,
-        project: str | None = None,
-        on_bytes: Callable[[int], None] | None = None,
-        by_hook: bool = False,
-    ) -> None:
-        """With `by_hook`, typed text counts as the person's own; nobody knows who wrote any other file."""
-        self._grade = as_reported if by_hook else as_imported
-        self._db = db
-        self._project = project
-        self._on_bytes = on_bytes
-        self._done = 0
-        self._storing = False  # a failure now is one of the database, which ends the import
-        self.result = Imported()
-
-    def take(self, source: Source) -> None:
-        """Imports one file if it has changed; reports what cannot be understood and goes on."""
-        note, now = f"imported:file:{source.format}:{source.path}", source.fingerprint()
-        self.result.files += 1
-        if self._db.get_meta(note) == now:
-            self.result.unchanged += 1
-            self._advance(source.size())
-            return
-        before = self.result.bad
-
-        def told(text: str) -> None:
-            self._problem(f"{os.path.basename(source.path)}: {text}")
-
-        try:
-            for conversation in read(source, told, self._advance):
-                self._conversation(source, conversation)
-        except (OSError, StorageError) as error:
-            if self._storing:
-                raise
-            self._problem(str(error) if isinstance(error, HermesError) else f"{source.path}: {error}")
-        if self.result.bad == before:
-            self._db.set_meta(note, now)
-
-    def finish(self) -> Imported:
-        self._db.sync()
-        return self.result
-
-    def _conversation(self, source: Source, conversation: Conversation) -> None:
-        base = scrub(f"{source.format}_{conversation.id}")
-        messages = _messages(conversation)
-        mark, count = self._known(base, messages)
-        if mark is None and count and self._is_older_copy(base, conversation):
-            self.result.already_there += count
-            return
-        fields = None
-        if mark is None:
-            names = [base, *(f"{base}~{number}" for number in range(2, _VARIANTS))]
-            mark = _Mark(next(name for name in names if self._db.find_session(name) is None))
-            fields = self._fields(source, conversation)
-            if mark.session != base:
-                fields |= {"parent_session_id": base, "kind": "branch"}
-        self.result.already_there += mark.taken
-        if count != mark.taken:
-            messages = itertools.islice(_messages(conversation), mark.taken, None)
-        while batch := list(itertools.islice(messages, _BATCH)):
-            mark = self._store(mark, batch, fields)
-            fields = None
-        title = conversation.late.get("title")
-        title = without_private(title) if isinstance(title, str) else None
-        session = self._db.find_session(mark.session) if title else None
-        if session is not None and session.title is None:
-            self._db.rename(session.id, title)
-
-    def _fields(self, source: Source, conversation: Conversation) -> dict[str, Any]:
-        given = {"source": source.format, "imported_from": source.path, **conversation.fields}
-        given["started_at"] = moment_of(given.get("started_at"))
-        fields: dict[str, Any] = {key: scrub(each) for key, each in given.items() if isinstance(each, str) and each}
-        fields |= {key: each for key, each in given.items() if isinstance(each, float)}
-        if self._project is not None:
-            fields["project"] = self._project
-        elif "cwd" in fields:
-            fields["project"] = project_of(fields["cwd"]) or fields.get("project")  # named as in our own sessions
-        if conversation.parent:
-            fields["parent_session_id"] = scrub(f"{source.format}_{conversation.parent}")
-        return {**fields, "kind": conversation.kind, IMPORTED_AT: time.time()}
-
-    def _known(self, base: str, messages: Iterator[dict[str, Any]]) -> tuple[_Mark | None, int]:
-        """The variant with the longest common beginning, and how many messages were read to find it."""
-        best, check, count = None, 0, 0
-        for mark in sorted(self._variants(base), key=lambda mark: mark.taken):
-            for message in itertools.islice(messages, mark.taken - count):
-                check = _chained(check, message)
-                count += 1
-            if (count, check) == (mark.taken, mark.check):
-                best = mark
-        return best, count
-
-    def _is_older_copy(self, base: str, conversation: Conversation) -> bool:
-        """Whether all of it was imported before, as with a copy made when the conversation was shorter."""
-        for mark in self._variants(base):
-            stored = Pages.of_db(self._db).messages(self._db.get_session(mark.session))
-            kept = (_chained(0, bare(message.message)) for message in stored)
-            given = (_chained(0, bare(message)) for message in _messages(conversation))
-            if all(one == other for one, other in itertools.zip_longest(given, kept) if one is not None):
-                return True
-        return False
-
-    def _variants(self, base: str) -> Iterator[_Mark]:
-        for number in range(1, _VARIANTS):
-            name = f"{base}~{number}" if number > 1 else base
-            found = self._db.get_meta(f"imported:conversation:{name}")
-            if not isinstance(found, str):
-                return
-            taken, _, check = found.partition(":")
-            yield _Mark(name, int(taken), int(check))
-
-    def _store(self, mark: _Mark, batch: list[dict[str, Any]], fields: dict[str, Any] | None) -> _Mark:
-        """Stores messages, and first the session if `fields` are given; returns the new mark."""
-        check, kept = mark.check, []
-        for number, message in enumerate(batch, mark.taken + 1):
-            check = _chained(check, message)
-            try:
-                # Plain text is always valid; check anything else before the transaction.
-                plain = isinstance(message.get("content"), str) and "tool_calls" not in message
-                kept.append(message if plain else clean_message(message))
-            except BadLine as bad:
-                self._problem(f"{mark.session}: message {number}: {bad}")
-        reached = _Mark(mark.session, mark.taken + len(batch), check)
-        if fields is not None and not kept:
-            return mark
-        self._storing = True
-        with self._db.bulk():
-            if fields is not None:
-                self._create(mark.session, fields, kept)
-            self.result.messages += len(self._db.append_many(mark.session, list(map(self._grade, kept))))
-            self._db.set_meta(f"imported:conversation:{mark.session}", f"{reached.taken}:{reached.check}")
-        self._storing = False
-        return reached
-
-    def _create(self, session: str, fields: dict[str, Any], messages: list[dict[str, Any]]) -> None:
-        parent = fields.get("parent_session_id")
-        if parent is not None and self._db.find_session(parent) is None:
-            fields |= {"missing_parent": parent, "parent_session_id": None, "kind": None}
-        times = (message.get("timestamp") for message in messages)
-        fields.setdefault("started_at", next((at for at in times if isinstance(at, float)), None))
-        self._db.create_session(session_id=session, **fields)
-        self.result.sessions += 1
-
-    def _advance(self, count: int) -> None:
-        self._done += count
-        if self._on_bytes is not None:
-            self._on_bytes(self._done)
-
-    def _problem(self, text: str) -> None:
-        self.result.bad += 1
-        if len(self.result.problems) < _REPORTED:
-            self.result.problems.append(text)
-
-
-def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
-    """The messages without private parts."""
-    for message in conversation.messages():
-        yield message if (kept := storable(message)) is message else dict(kept)
-
-
-def _chained(check: int, message: Mapping[str, Any]) -> int:
-    content = message.get("content")
-    text = content if isinstance(content, str) else repr(content)
-    calls = message.get("tool_calls")
-    if calls:
-        text = f"{text}{calls!r}"
-    return zlib.crc32(f"{message['role']}\x1f{text}".encode("utf-8", "surrogatepass"), check)
+    return AGENTS_SDK if found else None

@@ -735,13 +735,13 @@ def _beginning(path: str) -> str:
 
 
 def _record_claude_code(home: Home, payload: Payload) -> dict[str, Any]:
-    from hermes.portability.transcript_formats import CLAUDE_CODE
+    from hermes.portability.transcripts import CLAUDE_CODE
 
     return _bring_in(home, os.path.expanduser(str(payload.get("transcript_path") or "")), CLAUDE_CODE)
 
 
 def _record_codex(home: Home, payload: Payload) -> dict[str, Any]:
-    from hermes.portability.transcript_formats import CODEX
+    from hermes.portability.transcripts import CODEX
 
     if payload.get("hook_event_name") and payload.get("transcript_path"):  # of the plug-in; `notify` says less
         return _bring_in(home, os.path.expanduser(str(payload["transcript_path"])), CODEX)
@@ -797,7 +797,8 @@ def _turn(home: Home, host: str, key: Any, messages: list[dict[str, Any]], paylo
 
 def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
     from hermes.conversations.database import SessionDB
-    from hermes.portability.transcripts import TranscriptImport, sources
+    from hermes.portability.conversations_import import TranscriptImport
+    from hermes.portability.transcripts import sources
 
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
         return {"added": 0}  # a host names the transcript of a session in which nothing was said

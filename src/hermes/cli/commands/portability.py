@@ -24,10 +24,11 @@ from hermes.conversations.retrieval import unmasked
 from hermes.portability.archive import ENCRYPTED, ArchiveReader, Key, Lock
 from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter
 from hermes.portability.conversations_export import export as write_conversations
-from hermes.portability.conversations_import import Importer
+from hermes.portability.conversations_import import Imported, Importer, TranscriptImport
 from hermes.portability.exchange import enable
 from hermes.portability.hermes_agent import Adoption
 from hermes.portability.home import (
+    MergeExport,
     Selection,
     create_backup,
     export_home,
@@ -39,25 +40,15 @@ from hermes.portability.home import (
     restore_backup,
     verify_backup,
 )
-from hermes.portability.merge import MergeExport
+from hermes.portability.home import carry_out as apply
 from hermes.portability.move import at_hand
 from hermes.portability.openclaw import Migration, is_running, left_in, plan_cleanup
 from hermes.portability.plan import Options
-from hermes.portability.plan import carry_out as apply
-from hermes.portability.transcripts import (
-    FORMATS,
-    HERMES_AGENT,
-    JSONL,
-    Imported,
-    TranscriptImport,
-    check_name,
-    recognised,
-    sources,
-)
+from hermes.portability.transcripts import FORMATS, JSONL, check_name, recognised, sources
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import conversations_of, load_settings
 from hermes.settings.home import DATABASE, named_project
-from hermes.storage.local.database import foreign_program
+from hermes.storage.local.database import HERMES_AGENT, foreign_program
 from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
@@ -429,8 +420,8 @@ def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
         work.result.sessions += lines.sessions
         work.result.messages += lines.messages
         work.result.already_there += lines.already_there
-        work.result.bad += lines.bad_lines
-        work.result.problems += [f"{os.path.basename(source.path)}: line {n}: {text}" for n, text in lines.problems]
+        work.result.bad += lines.bad
+        work.result.problems += [f"{os.path.basename(source.path)}: {text}" for text in lines.problems]
     else:
         work.take(source)
 
@@ -514,8 +505,10 @@ def _report(given: ui.Given, result: Imported) -> int:
 
 def _import_lines(given: ui.Given, context: ui.Context) -> int:
     title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
+    problems: list[dict[str, Any]] = []
 
     def problem(number: int, text: str) -> None:
+        problems.append({"line": number, "problem": text})
         progress.close()
         ui.problem(f"line {number}: {text}")
 
@@ -529,10 +522,9 @@ def _import_lines(given: ui.Given, context: ui.Context) -> int:
             db, source=given.source, title=title, on_problem=problem, on_bytes=seen, renumbered=renumbered
         )
         result = importer.read(file)
-    if result.bad_lines > len(result.problems):
-        ui.problem(f"and {result.bad_lines - len(result.problems):,} more lines could not be read")
-    problems = [{"line": number, "problem": text} for number, text in result.problems]
-    counts = ui.pick(result, "sessions", "messages", "already_there", "bad_lines")
+    if result.bad > len(problems):
+        ui.problem(f"and {result.bad - len(problems):,} more lines could not be read")
+    counts = {**ui.pick(result, "sessions", "messages", "already_there"), "bad_lines": result.bad}
     ui.show(given, {**counts, "problems": problems}, f"imported {_amounts(result)}; {_there(result)}")
     return ui.REFUSED if result.problems else ui.OK
 
