@@ -105,6 +105,35 @@ def test_wrong_settings_are_told_and_the_other_checks_go_on(hermes: Callable[...
     assert found(ran, "storage")[0]["state"] == "ok"
 
 
+@pytest.mark.proves("doctor.settings", "doctor.damage")
+def test_where_everything_is_damaged_each_part_is_reported(hermes: Callable[..., Ran], home: Path) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    (home / "config.yaml").write_text("memory: [\n")
+    (home / ".env").write_text("TWO WORDS\n")
+    (home / "state.db").write_bytes(b"not a database")
+
+    ran = hermes("doctor", "--offline", "--json")
+
+    assert [check["found"].split(":")[0] for check in found(ran, "settings")] == [
+        str(home / "config.yaml"),
+        str(home / ".env"),
+    ]
+    (conversations,) = found(ran, "conversations")
+    assert "hermes sessions repair" in conversations["remedy"]
+
+
+@pytest.mark.proves("doctor.memory")
+def test_a_memory_file_that_cannot_be_read_does_not_hide_the_other(hermes: Callable[..., Ran], home: Path) -> None:
+    hermes("memory", "add", "Uses zsh.")
+    (home / "memories" / "MEMORY.md").unlink()
+    (home / "memories" / "MEMORY.md").mkdir()
+
+    ran = hermes("doctor", "--offline", "--json")
+
+    assert "is a folder" in found(ran, "memory memory")[0]["found"]
+    assert found(ran, "memory user")[0]["state"] == "ok"
+
+
 @pytest.mark.proves("doctor.memory")
 def test_a_stored_threat_is_told_with_the_command_that_names_it(hermes: Callable[..., Ran], home: Path) -> None:
     hermes("memory", "add", "Uses zsh.")

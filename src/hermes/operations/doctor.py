@@ -24,7 +24,7 @@ from hermes.llm.catalogue import listed_context
 from hermes.llm.client import HttpModel
 from hermes.llm.transport import shared_client
 from hermes.memory.store import MemoryStore, blocked_in_prompt
-from hermes.operations import checks
+from hermes.operations.status import examine_engine, examine_provider
 from hermes.portability.exchange import disabled_in
 from hermes.session.background import Background
 from hermes.session.external import chosen_providers
@@ -32,7 +32,8 @@ from hermes.session.models import main_model
 from hermes.session.parts import open_past
 from hermes.session.receipts import Receipts
 from hermes.session.unsaved import take_up, waiting
-from hermes.settings.config import conversations_of, load_settings, quoted_items, storage_address
+from hermes.settings.config import FILE as CONFIG
+from hermes.settings.config import Settings, conversations_of, load_settings, quoted_items, storage_address
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import read_secrets
 from hermes.settings.home import DATABASE
@@ -43,7 +44,6 @@ from hermes.storage.locks import FileLock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
 _SECONDS = 10
@@ -53,6 +53,7 @@ _SERVER_ERROR = 500
 _ENOUGH, _LITTLE = 200_000_000, 20_000_000  # bytes free
 _LONG_LOG = 64_000_000  # bytes of a write-ahead log that a checkpoint should have emptied
 _SHOWN = 3
+_HOME, _SETTINGS = "home", "settings"
 _SCRATCH = ".doctor-"  # and a process id: where `_scratch_database` works
 
 
@@ -65,30 +66,38 @@ class Options:
     progress: Callable[[str, int, int], None] = lambda _what, _done, _total: None
 
 
+class _Examined:
+    """What every check is given: the home, its settings, what is wrong with them, and what the person asked for."""
+
+    def __init__(self, home: Home, options: Options) -> None:
+        self.home = home
+        self.options = options
+        self.settings = Settings(home.join(CONFIG), {})
+        problems: list[str] = []
+        self.skipped = set() if os.path.isdir(home.path) else {_HOME}
+        try:
+            self.settings = load_settings(home)
+        except ForeignSettings as error:
+            problems.append(str(error).partition(": `")[0])
+        except SettingsError as error:
+            problems += str(error).split("\n")
+        if problems:
+            self.skipped.add(_SETTINGS)
+        try:
+            read_secrets(home)
+        except SettingsError as error:
+            problems += str(error).split("\n")
+        self.problems = list(dict.fromkeys(problems))
+
+
 def examine(home: Home, options: Options) -> Iterator[Check]:
     """Every check in turn; one that fails never keeps the others from being made."""
-    there = os.path.isdir(home.path)
-    if not there:
+    given = _Examined(home, options)
+    if _HOME in given.skipped:
         yield Check("home", OK, f"{home.path} does not exist yet; the first write creates it")
-    settings, found = _settings(home)
-    of_home: list[tuple[str, Callable[[Home, Options], Iterator[Check]]]] = [
-        ("free space", _free_space),
-        ("privacy", _privacy),
-        ("leftovers", _leftovers),
-    ]
-    for name, check in of_home if there else ():
-        yield from _guarded(name, check(home, options))
-    yield from found
-    if settings is not None:
-        yield from _guarded("memory", _memory(home, settings))
-    of_home = [("storage", _scratch_database), ("conversations", _conversations), ("unsaved", _unsaved)]
-    for name, check in of_home if there else ():
-        yield from _guarded(name, check(home, options))
-    if settings is not None:
-        yield from _guarded("model", _model(settings, connect=options.connect))
-        yield from _guarded("providers", _providers(home, settings, connect=options.connect))
-        yield from _guarded("context engine", _engine(home, settings))
-        yield from _guarded("disabled", _disabled(home))
+    for name, check, needed in _CHECKS:
+        if needed not in given.skipped:
+            yield from _guarded(name, check(given))
 
 
 def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:
@@ -98,23 +107,24 @@ def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:
         yield Check(name, PROBLEM, str(error), "do what the message says; the other checks ran all the same")
 
 
-def _free_space(home: Home, _options: Options) -> Iterator[Check]:
-    space = os.statvfs(home.path)
+def _free_space(given: _Examined) -> Iterator[Check]:
+    space = os.statvfs(given.home.path)
     free = space.f_bavail * space.f_frsize
     state = OK if free >= _ENOUGH else WARNING if free >= _LITTLE else PROBLEM
     remedy = "" if state == OK else "make room on this disk: when it is full, writes are refused, but nothing is lost"
     yield Check("free space", state, f"{free / 1e9:,.1f} GB free where the home is", remedy)
 
 
-def _privacy(home: Home, options: Options) -> Iterator[Check]:
+def _privacy(given: _Examined) -> Iterator[Check]:
     """Everything in a home is for its owner alone."""
-    open_ones = readable_by_others(home.path)
+    home = given.home.path
+    open_ones = readable_by_others(home)
     if not open_ones:
         yield Check("privacy", OK, "other users of this machine cannot read it")
         return
-    named = ", ".join(path if path == home.path else os.path.relpath(path, home.path) for path in open_ones[:_SHOWN])
+    named = ", ".join(path if path == home else os.path.relpath(path, home) for path in open_ones[:_SHOWN])
     found = f"other users may read {counted(len(open_ones), 'file or folder', 'files or folders')} ({named})"
-    if options.fix:
+    if given.options.fix:
         for path in open_ones:
             keep_private(path)
         yield Check("privacy", OK, f"{found}; now they are private", fixed=True)
@@ -122,18 +132,20 @@ def _privacy(home: Home, options: Options) -> Iterator[Check]:
         yield Check("privacy", WARNING, found, "`hermes doctor --fix` makes them private")
 
 
-def _leftovers(home: Home, options: Options) -> Iterator[Check]:
+def _leftovers(given: _Examined) -> Iterator[Check]:
     """Temporary files of killed writers; the next write in the same folder also removes them."""
+    home = given.home
     places = [place for place in (home.path, home.join("memories")) if os.path.isdir(place)]
     scratch = [
         entry.path
         for entry in os.scandir(home.path)  # databases of doctors that were killed
         if entry.name.startswith(_SCRATCH) and not is_running(int(entry.name.removeprefix(_SCRATCH)))
     ]
-    left = [*scratch, *(os.path.join(place, name) for place in places for name in os.listdir(place) if _is_part(name))]
+    names = [(place, name) for place in places for name in os.listdir(place)]
+    left = [*scratch, *(os.path.join(*each) for each in names if each[1].startswith(".") and each[1].endswith(".tmp"))]
     if not left:
         yield Check("leftovers", OK, "no writer left anything behind")
-    elif options.fix:
+    elif given.options.fix:
         for place in places:
             with Folder.create(place) as folder:
                 folder.discard_abandoned()
@@ -144,58 +156,55 @@ def _leftovers(home: Home, options: Options) -> Iterator[Check]:
         found += f"; {kept} that running writers use stay" if kept else ""
         yield Check("leftovers", OK, found, fixed=kept < len(left))
     else:
-        found = f"{len(left)} temporary files of writers that are running or were killed"
+        found = f"{counted(len(left), 'temporary file')} of writers that are running or were killed"
         yield Check("leftovers", OK, found, "`hermes doctor --fix` removes those that nobody uses")
 
 
-def _is_part(name: str) -> bool:
-    return name.startswith(".") and name.endswith(".tmp")
+def _settings(given: _Examined) -> Iterator[Check]:
+    for what, remedy in quoted_items(given.settings):
+        yield Check("settings", WARNING, what, remedy)
+    for line in given.problems:
+        remedy = "edit the file, or use `hermes config set KEY VALUE`"
+        if f"{SECRETS}:" in line:
+            remedy = "edit that line; a # at its beginning makes it a comment"
+        elif "hermes-agent" in line:
+            remedy = "`hermes import hermes-agent` makes this home ours, after a backup"
+        yield Check("settings", PROBLEM, line, remedy)
+    if not given.problems:
+        yield Check("settings", OK, "config.yaml and .env are fine")
 
 
-def _settings(home: Home) -> tuple[Settings | None, list[Check]]:
-    found: list[Check] = []
-    settings = None
-    try:
-        settings = load_settings(home)
-        found += [Check("settings", WARNING, what, remedy) for what, remedy in quoted_items(settings)]
-        read_secrets(home)
-    except ForeignSettings as error:
-        remedy = "`hermes import hermes-agent` makes this home ours, after a backup"
-        found.append(Check("settings", PROBLEM, str(error).partition(": `")[0], remedy))
-    except SettingsError as error:
-        for line in str(error).split("\n"):
-            remedy = "edit the file, or use `hermes config set KEY VALUE`"
-            if f"{SECRETS}:" in line:
-                remedy = "edit that line; a # at its beginning makes it a comment"
-            found.append(Check("settings", PROBLEM, line, remedy))
-    return settings, found or [Check("settings", OK, "config.yaml and .env are fine")]
-
-
-def _memory(home: Home, settings: Settings) -> Iterator[Check]:
+def _memory(given: _Examined) -> Iterator[Check]:
     """Reads the memory files as a session does, takes their locks, and looks for threats already stored."""
-    store = MemoryStore.open(home, settings=settings)
+    store = MemoryStore.open(given.home, settings=given.settings)
     for target in store.targets:
-        name, path, reading = f"memory {target}", store.path(target), store.read(target)
-        if reading.drift:
-            remedy = "`hermes memory adopt` accepts the file as it is and keeps a backup"
-            yield Check(name, WARNING, f"{path}: {reading.drift}", remedy)
-            continue
-        folder = Folder.open(os.path.dirname(path))
-        if folder is not None:
-            with folder, FileLock(folder, f"{os.path.basename(path)}.lock", timeout=1):
-                pass
-        shown = blocked_in_prompt(reading.entries, os.path.basename(path), store.provenance(target).copy)
-        if blocked := sum(entry != seen for entry, seen in zip(reading.entries, shown, strict=True)):
-            found = f"{counted(blocked, 'entry is', 'entries are')} kept out of the prompt by the threat scanner"
-            yield Check(name, WARNING, found, "`hermes memory scan` shows which and why")
-        else:
-            held = counted(len(reading.entries), "entry", "entries")
-            yield Check(name, OK, f"{held}, readable, and the lock can be taken")
+        yield from _guarded(f"memory {target}", _target(store, target))
 
 
-def _scratch_database(home: Home, _options: Options) -> Iterator[Check]:
+def _target(store: MemoryStore, target: str) -> Iterator[Check]:
+    name, path, reading = f"memory {target}", store.path(target), store.read(target)
+    if reading.drift:
+        remedy = "`hermes memory adopt` accepts the file as it is and keeps a backup"
+        yield Check(name, WARNING, f"{path}: {reading.drift}", remedy)
+        return
+    folder = Folder.open(os.path.dirname(path))
+    if folder is None:
+        yield Check(name, OK, "no entries yet")
+        return
+    with folder, FileLock(folder, f"{os.path.basename(path)}.lock", timeout=1):
+        pass
+    shown = blocked_in_prompt(reading.entries, os.path.basename(path), store.provenance(target).copy)
+    if blocked := sum(entry != seen for entry, seen in zip(reading.entries, shown, strict=True)):
+        found = f"{counted(blocked, 'entry is', 'entries are')} kept out of the prompt by the threat scanner"
+        yield Check(name, WARNING, found, "`hermes memory scan` shows which and why")
+    else:
+        held = counted(len(reading.entries), "entry", "entries")
+        yield Check(name, OK, f"{held}, readable, and the lock can be taken")
+
+
+def _scratch_database(given: _Examined) -> Iterator[Check]:
     """Writes a message and finds it again in a database of its own on the same file system."""
-    place = home.join(f"{_SCRATCH}{os.getpid()}")
+    place = given.home.join(f"{_SCRATCH}{os.getpid()}")
     os.mkdir(place, 0o700)
     try:
         with SessionDB.open(os.path.join(place, DATABASE)) as db:
@@ -212,9 +221,9 @@ def _scratch_database(home: Home, _options: Options) -> Iterator[Check]:
     yield Check("storage", OK, told) if journal == "wal" else Check("storage", WARNING, told, remedy)
 
 
-def _conversations(home: Home, options: Options) -> Iterator[Check]:
-    path = home.join(DATABASE)
-    if storage_address(home):
+def _conversations(given: _Examined) -> Iterator[Check]:
+    home, path = given.home, given.home.join(DATABASE)
+    if not given.problems and storage_address(home):
         with SessionDB.open(**conversations_of(home)) as db:
             held = f"{_held(db)} at {db.path}; `hermes storage check` reads all of them"
         yield Check("conversations", OK, held)
@@ -222,11 +231,12 @@ def _conversations(home: Home, options: Options) -> Iterator[Check]:
         yield Check("conversations", OK, "none yet")
         return
     else:
-        found = list(_database(path, options))
+        found = list(_database(path, given.options))
         yield from found
         if any(each.state == PROBLEM for each in found):
             return
-    yield from _receipts_and_background(home)
+    if not given.problems:
+        yield from _receipts_and_background(home)
 
 
 def _held(db: SessionDB) -> str:
@@ -286,10 +296,10 @@ def _receipts_and_background(home: Home) -> Iterator[Check]:
         yield Check("background", WARNING, told, remedy)
 
 
-def _unsaved(home: Home, options: Options) -> Iterator[Check]:
+def _unsaved(given: _Examined) -> Iterator[Check]:
     """Conversations stored outside the database, because it was locked or damaged."""
-    found = waiting(home)
-    if options.fix and not all(each["open"] for each in found):
+    home, found = given.home, waiting(given.home)
+    if given.options.fix and not all(each["open"] for each in found):
         with SessionDB.open(**conversations_of(home)) as db:
             for told in take_up(home, db):
                 yield Check("unsaved", OK, told, fixed=True)
@@ -300,15 +310,15 @@ def _unsaved(home: Home, options: Options) -> Iterator[Check]:
         yield Check("unsaved", WARNING, f"the conversation in {each['file']} is not in state.db yet{held}", remedy)
 
 
-def _model(settings: Settings, *, connect: bool) -> Iterator[Check]:
+def _model(given: _Examined) -> Iterator[Check]:
     try:
-        model = main_model(settings)
+        model = main_model(given.settings)
     except (NotFound, WrongKey, ModelError) as error:
         remedy = "`hermes setup` chooses a model; memory, search and import work without one"
-        yield Check("model", WARNING, str(error), remedy)
+        yield Check("model", WARNING, str(error).partition(": start one")[0], remedy)  # setup offers the same
         return
-    if connect and isinstance(model, HttpModel):
-        yield _reached(model, is_set=settings.get("model.context_length") is not None)
+    if given.options.connect and isinstance(model, HttpModel):
+        yield _reached(model, is_set=given.settings.get("model.context_length") is not None)
     else:
         yield Check("model", OK, f"{model.name}, {model.context_length:,} tokens of context")
 
@@ -349,9 +359,9 @@ def _window(answer: httpx.Response, name: str) -> int | None:
     return next((listed_context(entry) for entry in entries), None)
 
 
-def _providers(home: Home, settings: Settings, *, connect: bool) -> Iterator[Check]:
-    for each in chosen_providers(settings):
-        told = checks.examine(home, settings, each, connect=connect)
+def _providers(given: _Examined) -> Iterator[Check]:
+    for each in chosen_providers(given.settings):
+        told = examine_provider(given.home, given.settings, each, connect=given.options.connect)
         waits = f"; {counted(told['waiting'], 'call waits', 'calls wait')} for it" if told["waiting"] else ""
         state, found, remedy = OK, told["connection"] or "is available", ""
         if told["problem"]:
@@ -363,12 +373,12 @@ def _providers(home: Home, settings: Settings, *, connect: bool) -> Iterator[Che
         yield Check(f"provider {each}", state, found + waits, remedy)
 
 
-def _engine(home: Home, settings: Settings) -> Iterator[Check]:
+def _engine(given: _Examined) -> Iterator[Check]:
     """Loads an engine that is not the built-in one, and lets it compact a small history."""
-    name = settings.text("context.engine")
+    name = given.settings.text("context.engine")
     if name in ("", BUILT_IN):
         return
-    told = checks.examine_engine(home, settings, name)
+    told = examine_engine(given.home, given.settings, name)
     if told["problem"]:
         remedy = (
             f"`hermes plugins check {name}` tries it again, `hermes config set context.engine {BUILT_IN}` goes back to "
@@ -379,7 +389,24 @@ def _engine(home: Home, settings: Settings) -> Iterator[Check]:
         yield Check("context engine", OK, f"{name}: {told['tried']}")
 
 
-def _disabled(home: Home) -> Iterator[Check]:
+def _disabled(given: _Examined) -> Iterator[Check]:
     """What an import or a restore brought and the person has not agreed to."""
-    if found := disabled_in(home.path):
+    if found := disabled_in(given.home.path):
         yield Check("disabled", WARNING, f"disabled: {'; '.join(found)}", "`hermes config enable` lists and enables it")
+
+
+# Each check with its name and what it needs.
+_CHECKS: tuple[tuple[str, Callable[[_Examined], Iterator[Check]], str], ...] = (
+    ("free space", _free_space, _HOME),
+    ("privacy", _privacy, _HOME),
+    ("leftovers", _leftovers, _HOME),
+    ("settings", _settings, ""),
+    ("memory", _memory, _SETTINGS),
+    ("storage", _scratch_database, _HOME),
+    ("conversations", _conversations, _HOME),
+    ("unsaved", _unsaved, _HOME),
+    ("model", _model, _SETTINGS),
+    ("providers", _providers, _SETTINGS),
+    ("context engine", _engine, _SETTINGS),
+    ("disabled", _disabled, _HOME),
+)

@@ -1,37 +1,53 @@
-"""What `hermes status` knows: memory, sessions, external memory, the context engine, reviews and curation."""
+"""What `hermes status` knows about a home, and trying a provider or a context engine for real, within a short time."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
-from typing import TYPE_CHECKING
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.metadata import PackageNotFoundError, distribution
+from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import HermesError
+from hermes.base.errors import HermesError, NotFound, ProviderError, SettingsError
+from hermes.base.tokens import estimate_message
 from hermes.base.version import __version__
 from hermes.compaction.engine import BUILT_IN
+from hermes.conversations.database import SessionDB
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.recorded_import import unfinished_in_words
 from hermes.memory.store import usage
-from hermes.operations.checks import provider_states
+from hermes.providers.base import SeparateProcess
+from hermes.providers.config import configured, missing_fields, read_config
+from hermes.providers.delivery import Outbox, TimedOut, Worker, in_words
+from hermes.providers.discovery import find_provider, in_passing, open_provider
+from hermes.providers.manager import running_for
+from hermes.session import engines
 from hermes.session.approvals import PendingWrites
 from hermes.session.background import Background
 from hermes.session.curator import CurationLog
-from hermes.session.engines import engine_state
+from hermes.session.external import chosen_providers
 from hermes.session.parts import open_parts
 from hermes.session.review import last_review
 from hermes.session.unsaved import waiting
-from hermes.settings.config import conversations_of
-from hermes.settings.home import UNSAVED
+from hermes.settings.config import conversations_of, documents_of
+from hermes.settings.home import DATABASE, UNSAVED
 from hermes.storage.ports import is_address
+from hermes.tools.registry import usable_schemas
 
 if TYPE_CHECKING:
-    from typing import Any
+    from collections.abc import Callable
 
+    from hermes.compaction.compressor import Compaction
+    from hermes.compaction.engine import ContextEngine
     from hermes.session.parts import SessionParts
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
 _RECENT = 20
-
 _MONTHS = 2
 
 
@@ -130,10 +146,211 @@ def _engine(parts: SessionParts) -> dict[str, Any]:
     try:
         database = parts.database if parts.storage.is_open else None
         recent = database.list_sessions(limit=_RECENT) if database is not None else []
-        state = engine_state(parts.settings, database, recent)
+        state = engines.engine_state(parts.settings, database, recent)
     except HermesError as error:
-        return {**engine_state(parts.settings, None, []), "problem": str(error)}
+        return {**engines.engine_state(parts.settings, None, []), "problem": str(error)}
     if state["name"] != BUILT_IN:
         choice = parts.engine
         state |= {"in_use": choice.engine.name, "problem": choice.problem}
     return state
+
+
+def provider_states(home: Home, settings: Settings) -> list[dict[str, Any]]:
+    """What is known about the chosen providers without running any of their code."""
+    return [{"name": name, **_left_behind(home, name)} for name in chosen_providers(settings)]
+
+
+def examine_provider(home: Home, settings: Settings, name: str, *, connect: bool = True) -> dict[str, Any]:
+    """Everything about one provider: whether it loads, is available, lacks something, and really answers."""
+    found: dict[str, Any] = {"name": name, "installed": True, "available": False, "connection": "", "problem": ""}
+    seconds = settings.number("memory.provider_tool_timeout")
+    try:
+        info = find_provider(name, home.operator)
+        found |= {"bundled": info.bundled, "folder": info.folder, "description": info.description}
+        with in_passing(within(seconds, lambda: open_provider(home, settings, name))) as provider:
+            found["runs"] = "in a process of its own" if isinstance(provider, SeparateProcess) else "in this program"
+            asked = _for(home, lambda: _configuration(provider, name, home))
+            found["config"], found["missing"] = within(seconds, asked)
+            found["available"] = bool(within(seconds, _for(home, provider.is_available)))
+            if connect and found["available"]:
+                found["connection"] = _connection(provider, home, seconds)
+    except HermesError as error:
+        found |= {"problem": str(error), "installed": found.get("bundled") is not None}
+    return found | _left_behind(home, name)
+
+
+def connection_of(name: str, home: Home, settings: Settings) -> str:
+    """One line about a backend that answers; a ProviderError when it does not."""
+    seconds = settings.number("memory.provider_tool_timeout")
+    with in_passing(within(seconds, lambda: open_provider(home, settings, name))) as provider:
+        return _connection(provider, home, seconds)
+
+
+def fields_of(provider: Any) -> list[dict[str, Any]]:
+    """The fields of a provider's set-up; those without a key are ignored."""
+    offered = provider.get_config_schema() if hasattr(provider, "get_config_schema") else []
+    return [field for field in offered or () if isinstance(field, dict) and field.get("key")]
+
+
+def secret_name(name: str, field: dict[str, Any]) -> str:
+    """The variable a secret is kept under."""
+    return str(field.get("env_var") or f"{name}_{field['key']}".upper().replace("-", "_"))
+
+
+def _connection(provider: Any, home: Home, seconds: float) -> str:
+    def ask() -> str:
+        provider.initialize("status", hermes_home=home.path, platform="cli", agent_context="flush")
+        try:
+            answered = provider.check_connection() if hasattr(provider, "check_connection") else ""
+        finally:
+            if hasattr(provider, "shutdown"):
+                provider.shutdown()
+        return str(answered or "it started; it has no connection test")
+
+    return str(within(seconds, _for(home, ask)))
+
+
+def _configuration(provider: Any, name: str, home: Home) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """What is configured, without secrets, and what is still needed."""
+    fields = fields_of(provider)
+    values = configured(name, home.path, fields)
+    secrets = {field["key"] for field in fields if field.get("secret")}
+    shown = {key: each for key, each in {**read_config(name, home.path), **values}.items() if key not in secrets}
+    if hasattr(provider, "get_status_config"):
+        shown = dict(provider.get_status_config(shown) or {})
+    lacking = [
+        {
+            "key": str(field["key"]),
+            "variable": secret_name(name, dict(field)) if field.get("secret") else "",
+            "url": str(field.get("url") or ""),
+        }
+        for field in missing_fields(fields, values)
+    ]
+    return {key: each for key, each in shown.items() if each not in (None, "")}, lacking
+
+
+def _left_behind(home: Home, name: str) -> dict[str, Any]:
+    outbox = Outbox(documents_of(home), name)
+    last = outbox.last_state()
+    said = {"last": str(last.get("text", "")), "last_at": last.get("at")} if last else {}
+    return {"waiting": len(outbox.names()), "refused": outbox.set_aside(), **said}
+
+
+def _for(home: Home, work: Callable[[], Any]) -> Callable[[], Any]:
+    def run() -> Any:
+        with running_for(home.path):
+            return work()
+
+    return run
+
+
+def within(seconds: float, work: Callable[[], Any]) -> Any:
+    """Runs a provider's code for a bounded time; whatever goes wrong is a ProviderError."""
+    worker = Worker("hermes-provider-check")
+    try:
+        return worker.begin(work).wait(seconds)
+    except TimedOut:
+        raise ProviderError(f"it did not return within {seconds:g} s", kind="slow") from None
+    except HermesError:
+        raise
+    except BaseException as error:
+        raise ProviderError(in_words(error), kind="absent") from error
+    finally:
+        worker.close()
+
+
+_TURNS = 40
+_WINDOW = 8_000  # tokens, fewer than the history has
+_SESSION = "check"
+
+
+def examine_engine(home: Home, settings: Settings, name: str) -> dict[str, Any]:
+    """Whether an engine loads and keeps to the contract; `problem` says what is wrong, `tried` what it did."""
+    belongs = os.path.join(engines.engine_folders(home)[0], name, "__init__.py")
+    info = next((each for each in engines.known_engines(home) if each.name == name), None)
+    found: dict[str, Any] = {"name": name, "kind": "context engine", "installed": True, "tried": "", "problem": ""}
+    found |= {"bundled": name in engines.ENGINES, "belongs_into": belongs}
+    found |= {"folder": info.folder if info else "", "description": info.description if info else ""}
+    try:
+        engine = engines.named_engine(home, settings, name)
+        found["tried"] = within(settings.number("memory.provider_tool_timeout"), lambda: _tried(engine))
+    except HermesError as error:
+        found |= {"problem": str(error), "installed": not isinstance(error, NotFound)}
+    return found
+
+
+def _tried(engine: ContextEngine) -> str:
+    messages = _history()
+    tokens = sum(map(estimate_message, messages))
+    counts = {"prompt_tokens": tokens, "completion_tokens": 100, "total_tokens": tokens + 100}
+    with tempfile.TemporaryDirectory() as place, SessionDB.open(os.path.join(place, DATABASE)) as database:
+        session = database.create_session(source=_SESSION)
+        ids = database.append_many(session, messages)
+        given = {"hermes_home": place, "database": database, "model": _SESSION, "context_length": _WINDOW}
+        _told("update_model", lambda: engine.update_model(_SESSION, _WINDOW))
+        _told("on_session_start", lambda: engine.on_session_start(session, **given))
+        _told("update_from_response", lambda: engine.update_from_response(counts))
+        wants = _told("should_compress", lambda: engine.should_compress(tokens))
+        tools = _told("get_tool_schemas", lambda: usable_schemas(engine))
+        done = _compressed(engine, messages, ids, tokens)
+        _compressed(engine, messages[-1:], ids[-1:], tokens)  # the window is full of prompt and tools
+        _told("on_session_end", lambda: engine.on_session_end(session, messages))
+    when = "" if wants else f"; it would not have begun by itself at {tokens:,} tokens in a window of {_WINDOW:,}"
+    offers = f"; tools: {', '.join(each['name'] for each in tools)}" if tools else ""
+    if not done.changed:
+        return f"loads, and takes nothing out of {len(messages)} messages{when}{offers}"
+    made = f"{done.tokens_before:,} to {done.tokens_after:,} tokens"
+    return f"loads, and takes {len(done.replaced)} of {len(messages)} messages out (about {made}){when}{offers}"
+
+
+def _compressed(engine: ContextEngine, messages: list[dict[str, Any]], ids: list[int], tokens: int) -> Compaction:
+    try:
+        return engines.compress_with(engine, messages, ids, tokens=tokens)
+    except engines.UnusableResult as error:
+        many = "a single message" if len(messages) == 1 else f"{len(messages)} messages"
+        raise SettingsError(f"what compress returned for {many} cannot be used: {error}") from error
+
+
+def _told(hook: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except Exception as error:  # an engine is other people's code and may raise anything
+        raise SettingsError(f"{hook} raised {type(error).__name__}: {error}") from error
+
+
+def _history() -> list[dict[str, Any]]:
+    """Requests, calls with their results, and answers; it ends with a request of the person."""
+    messages: list[dict[str, Any]] = []
+    for number in range(_TURNS):
+        call = {"id": f"call_{number}", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
+        messages += [
+            {"role": "user", "content": f"Please repair module {number}. " + "It matters. " * 20},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": call["id"], "content": f"line {number} of the file " * 40},
+            {"role": "assistant", "content": f"Module {number} is repaired. " + "It works now. " * 20},
+        ]
+    return [*messages, {"role": "user", "content": "What did we do first?"}]
+
+
+def installer() -> list[str]:
+    """The command that brings packages into the environment we run in: uv, its own pip, or another Python's pip.
+
+    The environment of a checkout has no pip inside: `bin/install` makes it without, to start faster.
+    """
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", sys.executable]
+    if importlib.util.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install"]
+    base = getattr(sys, "_base_executable", "")
+    for python in filter(None, dict.fromkeys((os.environ.get("HERMES_PYTHON"), base, shutil.which("python3")))):
+        has_pip = [python, "-m", "pip", "--version"]
+        if python != sys.executable and subprocess.run(has_pip, capture_output=True, check=False).returncode == 0:
+            return [python, "-m", "pip", "--python", sys.executable, "install"]
+    raise SettingsError("there is neither uv nor pip to install packages with; install uv (https://docs.astral.sh/uv)")
+
+
+def is_installed(requirement: str) -> bool:
+    try:
+        return bool(distribution(re.split(r"[\s<>=!~\[;]", requirement, maxsplit=1)[0]))
+    except PackageNotFoundError:
+        return False

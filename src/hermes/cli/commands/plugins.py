@@ -15,7 +15,7 @@ from hermes.base.errors import HermesError, NotFound, SettingsError
 from hermes.base.values import Notices
 from hermes.cli import ui
 from hermes.compaction.engine import BUILT_IN
-from hermes.operations import checks
+from hermes.operations import status
 from hermes.providers import config as provider_config
 from hermes.providers.discovery import FOLDER, available_providers, find_provider, load_commands, load_provider
 from hermes.providers.manager import running_for
@@ -106,9 +106,11 @@ def _checked(name: str, given: ui.Given, context: ui.Context) -> list[dict[str, 
     kinds = {row["kind"] for row in _rows(context) if row["name"] == name}
     found = []
     if PROVIDER in kinds:
-        found.append(checks.examine(context.home, context.settings, name, connect=given.connect) | {"kind": PROVIDER})
+        found.append(
+            status.examine_provider(context.home, context.settings, name, connect=given.connect) | {"kind": PROVIDER}
+        )
     if ENGINE in kinds or not kinds:
-        found.append(checks.examine_engine(context.home, context.settings, name))
+        found.append(status.examine_engine(context.home, context.settings, name))
         if not found[-1]["installed"]:
             found[-1]["problem"] = str(_no_plugin(name, context))
     return found
@@ -154,7 +156,7 @@ def memory_setup(given: ui.Given, context: ui.Context) -> int:
     if hasattr(provider, "post_setup") and not answers:
         _own_setup(name, provider, context)
     else:
-        fields = checks.fields_of(provider)
+        fields = status.fields_of(provider)
         values = _answered(name, fields, answers, context.home, talking=talking)
         if hasattr(provider, "packages_for"):
             _install(name, provider.packages_for(values), yes=given.yes, talking=talking)
@@ -167,7 +169,7 @@ def memory_setup(given: ui.Given, context: ui.Context) -> int:
     if given.no_check:
         return ui.OK
     try:
-        ui.line(f"{name}: {checks.connection_of(name, context.home, context.settings)}")
+        ui.line(f"{name}: {status.connection_of(name, context.home, context.settings)}")
     except HermesError as error:
         ui.problem(f"saved, but {name} does not work yet: {error}")
         return ui.REFUSED
@@ -232,10 +234,10 @@ def _picked(home: str, *, talking: bool) -> str:
 
 def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool) -> None:
     """Installs missing packages next to Hermes, and shows the output of uv or pip."""
-    lacking = [each for each in packages if not checks.is_installed(each)]
+    lacking = [each for each in packages if not status.is_installed(each)]
     if not lacking:
         return
-    names, command = ", ".join(lacking), [*checks.installer(), *lacking]
+    names, command = ", ".join(lacking), [*status.installer(), *lacking]
     by_hand = shlex.join(command)
     if not yes and not (talking and ui.ask(f"{provider} needs {names}. Install? (y/n)", "y").lower().startswith("y")):
         raise SettingsError(f"{provider} needs {names}; install them with `{by_hand}`, or let --yes do it")
@@ -286,7 +288,7 @@ def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
     if field.get("url"):
         ui.line(f"  (get it at {field['url']})")
     if field.get("secret"):
-        kept = secret(home, checks.secret_name(name, field))
+        kept = secret(home, status.secret_name(name, field))
         return ui.ask_secret(label, kept=bool(kept)) or kept or ""
     if field.get("choices"):
         choices = [str(each) for each in field["choices"]]
@@ -297,7 +299,7 @@ def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
 
 def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[str, Any], home: Home) -> None:
     """Secrets go into .env, the rest where the provider keeps it; either is read back."""
-    secrets = {field["key"]: checks.secret_name(name, field) for field in fields if field.get("secret")}
+    secrets = {field["key"]: status.secret_name(name, field) for field in fields if field.get("secret")}
     for key, variable in secrets.items():
         if values.get(key) and secret(home, variable) != values[key]:
             save_secret(home, variable, str(values[key]))

@@ -13,7 +13,7 @@ from hermes.cli.commands.portability import carry_out
 from hermes.cli.memory import BY_HAND, after, in_words, open_store, report
 from hermes.memory.approval import Approvals
 from hermes.memory.store import TARGETS, usage
-from hermes.operations.checks import examine
+from hermes.operations.status import examine_provider
 from hermes.portability.notes import plan_memory
 from hermes.safety.scanner import scan_entries
 from hermes.session.approvals import PendingWrites, origins
@@ -33,7 +33,7 @@ def memory_status(given: ui.Given, context: ui.Context) -> None:
     targets = (*TARGETS, "project") if "project" in store.targets else TARGETS
     files = {target: _file_status(store, target) for target in targets}
     names = chosen_providers(context.settings)
-    providers = [examine(context.home, context.settings, name, connect=not given.offline) for name in names]
+    providers = [examine_provider(context.home, context.settings, name, connect=not given.offline) for name in names]
     approval, lines = context.settings.flag("memory.write_approval"), []
     for target, state in files.items():
         lines.append(f"{target:<7} {state['usage'] if state['enabled'] else 'switched off'}")
