@@ -147,22 +147,15 @@ class JsonlWriter(Writer):
             "type": "session",
             "id": session.id,
             "source": session.source,
-            "title": session.title,
+            "title": self._mask(session.title) if session.title else session.title,
             "model": session.model,
             "parent_session_id": self._pages.parent_id(session),
-            "kind": session.kind,
-            "started_at": session.started_at,
-            "ended_at": session.ended_at,
-            "end_reason": session.end_reason,
+            **{name: getattr(session, name) for name in ("kind", "started_at", "ended_at", "end_reason")},
             "archived": session.archived or None,
-            "project": session.project,
-            "cwd": session.cwd,
-            "message_count": session.message_count,
+            **{name: getattr(session, name) for name in ("project", "cwd", "message_count")},
             **{name: getattr(session, name) or None for name in COUNTERS},
             "details": change_texts(details, self._mask) or None,
         }
-        if session.title:
-            record["title"] = self._mask(session.title)
         return {key: value for key, value in record.items() if value is not None}
 
     def _line(self, record: dict[str, Any]) -> None:
@@ -173,14 +166,21 @@ class MarkdownWriter(Writer):
     """Writes conversations as Markdown."""
 
     def session(self, session: Session) -> None:
-        facts = [f"`{session.id}`", moment(session.started_at), session.source, session.model, session.project]
-        self._write(f"# {self._name(session)}\n\n{' · '.join(fact for fact in facts if fact)}\n\n")
+        self._write(_heading(self._name(session), f"`{session.id}`", *_facts(session)))
 
     def message(self, session: Session, message: StoredMessage) -> None:
         del session
         note = ", compacted" if message.compacted else ""
         about = f"{moment(message.timestamp)}{note}"
         self._write(_markdown(message.message, message.text, about, self._mask))
+
+
+def _heading(title: str, *facts: str | None) -> str:
+    return f"# {title}\n\n{' · '.join(filter(None, facts))}\n\n"
+
+
+def _facts(session: Session) -> tuple[str | None, ...]:
+    return moment(session.started_at), session.source, session.model, session.project
 
 
 def _markdown(message: Mapping[str, Any], text: str, about: str, mask: Mask) -> str:
@@ -235,11 +235,9 @@ class HtmlWriter(Writer):
 
     def session(self, session: Session) -> None:
         self._close()
-        facts = [session.id, moment(session.started_at), session.source, session.model, session.project]
-        self._write(
-            f'<section id="{_anchor(session)}">\n<h2>{escape(self._name(session))}</h2>\n'
-            f'<p class="facts">{escape(" · ".join(fact for fact in facts if fact))}</p>\n'
-        )
+        facts = escape(" · ".join(filter(None, (session.id, *_facts(session)))))
+        name = escape(self._name(session))
+        self._write(f'<section id="{_anchor(session)}">\n<h2>{name}</h2>\n<p class="facts">{facts}</p>\n')
         self._open = True
 
     def message(self, session: Session, message: StoredMessage) -> None:
@@ -298,7 +296,11 @@ def reading_copies(dump: Dump, mask: Mask) -> Iterator[tuple[str, str]]:
         if session is not None:
             yield _name(session, mask), "".join(pieces)
         session = record if record["type"] == "session" else None
-        pieces = [_heading(record, mask)] if session is not None else []
+        if session is not None:
+            title = " ".join(mask(str(session.get("title") or session["row"].get("preview") or session["id"])).split())
+            more = [str(session[name]) for name in ("model", "project") if session.get(name)]
+            started = _moment(session.get("started_at"))
+            pieces = [_heading(title, f"`{session['id']}`", started, session["source"], *more)]
     if session is not None:
         yield _name(session, mask), "".join(pieces)
 
@@ -307,13 +309,6 @@ def _name(session: dict[str, Any], mask: Mask) -> str:
     words = mask(session.get("title") or session["row"].get("preview") or "untitled")
     short = _NOT_IN_A_NAME.sub("-", words).strip("-")[:_LONGEST_NAME].strip("-").lower() or "untitled"
     return f"{_moment(session.get('started_at'))[:10]}-{session['row']['key']:06}-{short}.md"
-
-
-def _heading(session: dict[str, Any], mask: Mask) -> str:
-    title = " ".join(mask(str(session.get("title") or session["row"].get("preview") or session["id"])).split())
-    facts = [f"`{session['id']}`", _moment(session.get("started_at")), session["source"]]
-    facts += [str(session[name]) for name in ("model", "project") if session.get(name)]
-    return f"# {title}\n\n{' · '.join(facts)}\n\n"
 
 
 def _moment(when: Any) -> str:
