@@ -121,7 +121,8 @@ def _session(name: str, row: dict[str, Any], rows: dict[str, dict[str, Any]]) ->
     parent = row.get("parent_session_id")
     parent = parent if parent in rows and parent != row["id"] else None
     fields = {column: row[column] for column in _PLAIN if row.get(column) is not None}
-    fields |= {column: _moment(fields[column]) for column in _TIME if column in fields}
+    times = {column: fields.pop(column, None) for column in ("started_at", "ended_at")}
+    fields |= {column: float(at) for column, at in times.items() if isinstance(at, int | float)}
     fields |= {"source": str(row.get("source") or "unknown"), "archived": 1 if row.get("archived") else 0}
     if row.get("git_repo_root"):
         fields["project"] = row["git_repo_root"]
@@ -169,17 +170,15 @@ def _opened(text: Any) -> Any:
 
 
 _BATCH = 1000  # messages per transaction; others can write in between
-_TIME = ("started_at", "ended_at")
 
 
 @dataclass(slots=True, kw_only=True)
 class Imported:
-    """What a run added; `known` sessions were imported before, `taken` ids already belong to a session of ours."""
+    """What a run added; `known` sessions were imported before."""
 
     sessions: int = 0
     messages: int = 0
     known: int = 0
-    taken: int = 0
 
 
 def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = None) -> Imported:
@@ -191,8 +190,7 @@ def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = No
             name = session["session_id"]
             reached = db.get_meta(_mark(name))
             if reached is None and db.find_session(name) is not None:
-                counts.taken += 1
-                continue
+                continue  # the id belongs to a session of ours
             counts.known += reached is not None
             messages = file.messages(name, after=reached or 0)
             while (batch := list(itertools.islice(messages, _BATCH))) or reached is None:
@@ -246,10 +244,6 @@ def _store(
     for mark, wanted in ((db.set_compacted, "compacted"), (db.set_rewound, "rewound")):
         if flagged := [new for new, (_, _, state) in zip(ids, batch, strict=True) if state == wanted]:
             mark(session["session_id"], flagged)
-
-
-def _moment(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) else None
 
 
 def _mark(session_id: str) -> str:

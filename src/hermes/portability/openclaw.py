@@ -202,7 +202,9 @@ def plan_settings(source: OpenClaw, options: Options, planner: Planner) -> list[
         else:
             items.append(planner.setting(kind, source.config_file, name, value, same=without_secrets))
     refused = "the preset user-data leaves out secrets" if options.preset == "user-data" else ""
-    items += planner.secrets(source.root, _found_secrets(source), _kind_of_secret, refused)
+    found = _found_secrets(source)
+    kinds = {"TELEGRAM_BOT_TOKEN": "secret-settings"}
+    items += planner.secrets(source.root, found, lambda name: kinds.get(name, "provider-keys"), refused)
     for name, kind in _SECTIONS.items():
         section = source.config.get(name)
         if section:
@@ -215,10 +217,6 @@ def plan_settings(source: OpenClaw, options: Options, planner: Planner) -> list[
         reason = "approve commands again in Hermes"
         items.append(planner.archived("command-allowlist", approvals, "exec-approvals.json", reason))
     return items
-
-
-def _kind_of_secret(name: str) -> str:
-    return "secret-settings" if name == "TELEGRAM_BOT_TOKEN" else "provider-keys"
 
 
 def _found_secrets(source: OpenClaw) -> dict[str, str]:
