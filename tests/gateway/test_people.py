@@ -19,6 +19,7 @@ from gateway_home import ANN, BOB, SECRET, STRANGER, ask, prepare, running
 from hermes.conversations.database import SessionDB
 from hermes.http_server import Protocol
 from hermes.memory.store import MemoryStore
+from hermes.settings.config import conversations_of
 from hermes.settings.home import find_home, person_home
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def test_a_stranger_gets_one_answer_and_leaves_nothing_behind(home: Path, api: B
 
 
 @pytest.mark.proves("gateway.pairing")
+@pytest.mark.usefixtures("both_engines")
 def test_a_code_makes_an_account_somebodys_once(home: Path, api: BotApi, hermes: Callable[..., Ran]) -> None:
     prepare(home, api)
     code = hermes("gateway", "pair", "ann", "--json").json["code"]
@@ -166,6 +168,7 @@ def test_somebody_decides_in_the_chat_about_notes_that_wait(home: Path, api: Bot
 
 
 @pytest.mark.proves("gateway.forget_me")
+@pytest.mark.usefixtures("both_engines")
 def test_forget_me_asks_first_and_then_removes_everything(home: Path, api: BotApi) -> None:
     prepare(home, api)
     with running(home) as gateway:
@@ -182,7 +185,7 @@ def test_forget_me_asks_first_and_then_removes_everything(home: Path, api: BotAp
         assert not [file for file in files if b"rare red orchid" in file.read_bytes()]
         assert not (home / "users" / "ann").exists()
         assert ask(api, gateway, BOB, "and me?") == "Understood."
-    with SessionDB.open(str(home / "users" / "bob" / "state.db")) as database:
+    with SessionDB.open(**conversations_of(person_home(find_home(home), "bob"))) as database:
         assert [each.message_count for each in database.list_sessions()] == [4]
 
 
@@ -295,6 +298,7 @@ def test_clients_that_never_finish_a_request_do_not_block_the_webhook(
 
 
 @pytest.mark.proves("gateway.hand_over")
+@pytest.mark.usefixtures("both_engines")
 def test_a_conversation_goes_on_on_another_platform_for_the_same_person_only(
     home: Path, api: BotApi, receiver: Receiver
 ) -> None:
@@ -313,7 +317,7 @@ def test_a_conversation_goes_on_on_another_platform_for_the_same_person_only(
         assert gateway.settle(10)
         ask(api, gateway, ANN, "/continue")
         ask(api, gateway, ANN, "back in the garden")
-    with SessionDB.open(str(home / "users" / "ann" / "state.db")) as database:
+    with SessionDB.open(**conversations_of(person_home(find_home(home), "ann"))) as database:
         garden, other = sorted(database.list_sessions(), key=lambda each: -each.message_count)
         said = [each.message["content"] for each in database.messages(garden.id) if each.message["role"] == "user"]
     assert said == ["let us plan the garden", "where were we?", "back in the garden"]
@@ -361,6 +365,7 @@ def test_the_memory_of_a_person_is_the_one_other_surfaces_have(home: Path, api: 
 
 
 @pytest.mark.proves("gateway.forget_me")
+@pytest.mark.usefixtures("both_engines")
 def test_somebody_who_is_forgotten_by_the_operator_is_a_stranger_to_the_gateway(
     home: Path, api: BotApi, hermes: Callable[..., Ran]
 ) -> None:

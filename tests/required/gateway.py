@@ -23,6 +23,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "gateway.monitor": ("resident memory, garbage collection and threads are logged", "003 Runtime"),
     "gateway.status": ("what runs, what is connected and what waits, also as JSON; errors say what to do", "product"),
     "gateway.drain": ("a gateway that is stopped finishes what it has begun", "product"),
+    "gateway.take_over": (
+        "with PostgreSQL further gateways wait; one takes over when the first is gone",
+        "product",
+    ),
     "gateway.groups_apart": ("in groups each speaker is known, and nobody's private memory comes up", "product"),
     "gateway.groups": ("in groups the bot answers those who mention it or reply to it", "product"),
 }

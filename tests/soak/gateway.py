@@ -17,11 +17,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gateway_home import ANN, BOB, prepare
+from postgres_server import Server, binaries
 from telegram_server import bot_api
 
 from hermes.conversations.database import SessionDB
 from hermes.gateway.ledger import Ledger
-from hermes.settings.home import find_home
+from hermes.settings.config import STORAGE_URL, conversations_of
+from hermes.settings.home import find_home, person_home
+from hermes.storage.engines import forget_conversations
+from hermes.storage.postgres.schema import migrate
 from soak.common import Outcome, Progress
 
 if TYPE_CHECKING:
@@ -44,11 +48,32 @@ _PATIENCE = 120.0
 def add_choices(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kills", type=int, default=30, metavar="N", help="how often to kill (default: 30)")
     parser.add_argument("--mode", choices=("polling", "webhook", "both"), default="both", help="how updates come in")
+    parser.add_argument(
+        "--postgres",
+        action="store_true",
+        help="keep everything in PostgreSQL",
+    )
 
 
 def run(given: argparse.Namespace, options: Options) -> Iterator[Outcome]:
-    for mode in ("polling", "webhook") if given.mode == "both" else (given.mode,):
-        yield run_kills(given.kills, options, mode=mode)
+    modes = ("polling", "webhook") if given.mode == "both" else (given.mode,)
+    if not given.postgres:
+        for mode in modes:
+            yield run_kills(given.kills, options, mode=mode)
+        return
+    found = binaries()
+    if found is None:
+        raise SystemExit("there is no PostgreSQL 15 or newer on this machine")
+    server = Server(found)
+    try:
+        migrate(server.address(), partitions=2)
+        os.environ[STORAGE_URL] = server.address()
+        for mode in modes:
+            yield run_kills(given.kills, options, mode=mode)
+            for person in ("users/ann", "users/bob", "local"):
+                forget_conversations(server.address(), person)
+    finally:
+        server.close()
 
 
 def run_kills(kills: int, options: Options, *, mode: str = "polling") -> Outcome:
@@ -136,7 +161,8 @@ class _Trial:
         return found
 
     def _history_problems(self, chat: int, person: str) -> list[str]:
-        with SessionDB.open(str(self._home / "users" / person / "state.db")) as database:
+        where = conversations_of(person_home(find_home(self._home), person))
+        with SessionDB.open(where["path"], owner=where["owner"]) as database:
             sessions = [each for each in database.list_sessions(limit=100) if each.message_count]
             stored = [each.message for one in sessions for each in database.messages(one.id)]
         said = [str(each["content"]) for each in stored if each["role"] == "user"]

@@ -123,6 +123,10 @@ def test_one_command_prepares_checks_and_moves(
     status = hermes("storage", "status", "--json").json
     assert (status["engine"], status["missing"]) == ("postgresql", [])
     assert any("bypasses" in warning for warning in status["warnings"])
+    hermes("config", "set", "memory.provider", "holographic")
+    told = hermes("storage", "status", "--json").json["warnings"]
+    assert any("memory of holographic is in local files" in warning for warning in told)
+    hermes("config", "set", "memory.provider", "")
     found = hermes("sessions", "search", "ABC-0007", "--json").json
     assert found["results"]
     os.rename(home / "state.db", home / "old.db")

@@ -57,7 +57,7 @@ class Directory:
         return True
 
     def accounts(self) -> list[dict[str, str]]:
-        rows = self._ledger.database.rows("SELECT platform, user, person FROM links ORDER BY person, platform, user")
+        rows = self._ledger.database.rows('SELECT platform, "user", person FROM links ORDER BY 3, 1, 2')
         linked = [{"platform": row[0], "account": row[1], "person": row[2], "by": "pairing"} for row in rows]
         listed = [
             {"platform": platform, "account": user, "person": person, "by": "settings"}
@@ -67,15 +67,16 @@ class Directory:
 
     def link(self, platform: str, user: str, person: str) -> None:
         self.people.home_of(person)
-        with self._ledger.database.writing() as connection:
+        with self._ledger.writing() as database:
+            database.run('DELETE FROM links WHERE platform = ? AND "user" = ?', (platform, user))
             values = (platform, user, person, self._clock())
-            connection.execute("INSERT OR REPLACE INTO links VALUES (?, ?, ?, ?)", values)
+            database.run('INSERT INTO links (platform, "user", person, made) VALUES (?, ?, ?, ?)', values)
 
     def unlink(self, platform: str, user: str) -> None:
-        with self._ledger.database.writing() as connection:
-            gone = connection.execute(
-                "DELETE FROM links WHERE platform = ? AND user = ? RETURNING person", (platform, user)
-            ).fetchall()
+        with self._ledger.writing() as database:
+            gone = database.rows(
+                'DELETE FROM links WHERE platform = ? AND "user" = ? RETURNING person', (platform, user)
+            )
         if not gone:
             raise NotFound(
                 f"{platform} account {user[:100]!r} is not paired; `hermes gateway people` lists paired accounts"
@@ -94,10 +95,10 @@ class Directory:
     def make_code(self, kind: str, person: str, about: str = "") -> str:
         code = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
         now = self._clock()
-        with self._ledger.database.writing() as connection:
-            connection.execute("DELETE FROM codes WHERE expires < ? OR (kind = ? AND person = ?)", (now, kind, person))
+        with self._ledger.writing() as database:
+            database.run("DELETE FROM codes WHERE expires < ? OR (kind = ? AND person = ?)", (now, kind, person))
             values = (_digest(kind, code), kind, person, about, now + SECONDS[kind])
-            connection.execute("INSERT INTO codes VALUES (?, ?, ?, ?, ?)", values)
+            database.run("INSERT INTO codes (digest, kind, person, about, expires) VALUES (?, ?, ?, ?, ?)", values)
         return code
 
     def check(self, kind: str, code: str, *, at: float | None = None) -> tuple[str, str] | None:
@@ -112,12 +113,12 @@ class Directory:
         """As `check`; the code is not good any more afterwards."""
         found = self.check(kind, code)
         if found:
-            with self._ledger.database.writing() as connection:
-                connection.execute("DELETE FROM codes WHERE digest = ?", (_digest(kind, code),))
+            with self._ledger.writing() as database:
+                database.run("DELETE FROM codes WHERE digest = ?", (_digest(kind, code),))
         return found
 
     def _linked(self, platform: str, user: str) -> str:
-        row = self._ledger.database.row("SELECT person FROM links WHERE platform = ? AND user = ?", (platform, user))
+        row = self._ledger.database.row('SELECT person FROM links WHERE platform = ? AND "user" = ?', (platform, user))
         return str(row[0]) if row else ""
 
 

@@ -2,54 +2,36 @@
 
 A message is `new` when it is stored, `running` when a turn for it may have begun, `answered` when its answer is stored,
 and `done` when the answer is delivered; its text is erased then. Each step is one durable transaction, so that a
-process that dies at any point is followed by one that goes on from there.
+process that dies at any point is followed by one that goes on from there. The tables are those of
+`storage/engines.open_ledger`: a file, or rows of the operator's home in PostgreSQL.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hermes.gateway.platforms.base import Incoming
 from hermes.safety.fence import without_private
+from hermes.settings.config import storage_address, whose
+from hermes.storage.engines import copy_ledger, open_ledger
 from hermes.storage.local.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hermes.gateway.platforms.base import Buttons
     from hermes.settings.home import Home
+    from hermes.storage.conversations import EngineDatabase
 
 FOLDER = "gateway"
 FILE = "gateway.db"
 NEW, RUNNING, ANSWERED, DONE = "new", "running", "answered", "done"
 KEPT_SECONDS = 14 * 86_400  # how long the number of a message that is done is known, so that it is not taken twice
 
-_TABLES = """
-CREATE TABLE IF NOT EXISTS inbox (
-    -- A number is never given again: one that still waits in a lane must not become somebody else's message.
-    id INTEGER PRIMARY KEY AUTOINCREMENT, platform TEXT NOT NULL, number TEXT NOT NULL, lane TEXT NOT NULL,
-    person TEXT NOT NULL, message TEXT NOT NULL, state TEXT NOT NULL, session TEXT NOT NULL DEFAULT '',
-    before INTEGER NOT NULL DEFAULT 0, draft TEXT NOT NULL DEFAULT '', attempts INTEGER NOT NULL DEFAULT 0,
-    received REAL NOT NULL, outcome TEXT NOT NULL DEFAULT '', UNIQUE (platform, number));
-CREATE INDEX IF NOT EXISTS open_messages ON inbox (state) WHERE state <> 'done';
-CREATE INDEX IF NOT EXISTS old_messages ON inbox (received);
-CREATE TABLE IF NOT EXISTS outbox (
-    message INTEGER NOT NULL, piece INTEGER NOT NULL, text TEXT NOT NULL, sent TEXT NOT NULL DEFAULT '',
-    buttons TEXT NOT NULL DEFAULT '[]', PRIMARY KEY (message, piece));
-CREATE TABLE IF NOT EXISTS cursors (platform TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE IF NOT EXISTS chats (
-    lane TEXT PRIMARY KEY, person TEXT NOT NULL, session TEXT NOT NULL, active REAL NOT NULL);
-CREATE TABLE IF NOT EXISTS links (
-    platform TEXT NOT NULL, user TEXT NOT NULL, person TEXT NOT NULL, made REAL NOT NULL,
-    PRIMARY KEY (platform, user));
-CREATE TABLE IF NOT EXISTS asked (
-    person TEXT NOT NULL, pending TEXT NOT NULL, place TEXT NOT NULL, PRIMARY KEY (person, pending, place));
-CREATE TABLE IF NOT EXISTS codes (
-    digest TEXT PRIMARY KEY, kind TEXT NOT NULL, person TEXT NOT NULL, about TEXT NOT NULL, expires REAL NOT NULL);
-"""
 _FIELDS = "id, lane, person, message, state, session, before, draft, attempts, received"
 
 
@@ -92,24 +74,36 @@ class Chat:
 class Ledger:
     """Every message received, until its answer has gone out."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: EngineDatabase, check: Callable[[], None] = lambda: None) -> None:
         self.database = database
+        self._check = check
         self._private: dict[int, str] = {}  # words with private parts: only this process has them
 
     @classmethod
-    def open(cls, home: Home) -> Ledger:
-        database = Database.open(home.join(FOLDER, FILE))
-        # What is erased is erased from the file, too.
-        database.connection.pragma("secure_delete", "ON")
-        with database.writing() as connection:
-            connection.execute(_TABLES)
-            if "buttons" not in [row[1] for row in connection.execute("PRAGMA table_info(outbox)")]:  # made by 0.1
-                connection.execute("ALTER TABLE outbox ADD COLUMN buttons TEXT NOT NULL DEFAULT '[]'")
-        return cls(database)
+    def open(cls, home: Home, *, check: Callable[[], None] = lambda: None) -> Ledger:
+        """`check` raises before a write when this process is no longer the one that answers."""
+        path, address = home.join(FOLDER, FILE), storage_address(home)
+        database = open_ledger(path, address, whose(home))
+        if address and os.path.exists(path):  # of a time when the ledger was a file
+            with closing(open_ledger(path, "", "")) as file:
+                copy_ledger(file, database)
+            os.rename(path, f"{path}.moved")
+        return cls(database, check)
 
     def close(self) -> None:
         self._truncate_log()
         self.database.close()
+
+    def _run(self, sql: str, values: Sequence[Any]) -> None:
+        self._check()
+        self.database.run(sql, values)
+
+    @contextmanager
+    def writing(self) -> Iterator[EngineDatabase]:
+        """One durable transaction."""
+        self._check()
+        with self.database.writing():
+            yield self.database
 
     # --- coming in ---------------------------------------------------------------------------------------------------
 
@@ -118,18 +112,19 @@ class Ledger:
     ) -> list[Entry]:
         """Stores messages with their chats and people, and how far the platform was read; the new ones come back."""
         stored: list[Any] = []
-        with self.database.writing() as connection:
+        with self.writing() as database:
             for key, person, message in messages:
-                made = connection.execute(
+                made = database.rows(
                     "INSERT INTO inbox (platform, number, lane, person, message, state, received) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id",
                     (message.platform, message.update, key, person, _written(message), NEW, now),
-                ).fetchall()
+                )
                 stored += [row[0] for row in made]
                 if made and message.text != without_private(message.text):
                     self._private[stored[-1]] = message.text
             if cursor:
-                connection.execute("INSERT OR REPLACE INTO cursors VALUES (?, ?)", (platform, cursor))
+                database.run("DELETE FROM cursors WHERE platform = ?", (platform,))
+                database.run("INSERT INTO cursors (platform, value) VALUES (?, ?)", (platform, cursor))
         found = [self.entry(number) for number in stored]
         return [entry for entry in found if entry is not None]
 
@@ -155,22 +150,18 @@ class Ledger:
 
     def begin(self, entry: Entry, session: str, before: int) -> None:
         """A turn for this message begins: in this session, after this message of it."""
-        with self.database.writing() as connection:
-            connection.execute(
+        with self.writing() as database:
+            database.run(
                 "UPDATE inbox SET state = ?, session = ?, before = ? WHERE id = ?", (RUNNING, session, before, entry.id)
             )
-            self._put_chat(
-                connection, Chat(key=entry.chat_key, person=entry.person, session=session, active=entry.received)
-            )
+            self._put_chat(Chat(key=entry.chat_key, person=entry.person, session=session, active=entry.received))
 
     def attempted(self, number: int) -> None:
-        with self.database.writing() as connection:
-            connection.execute("UPDATE inbox SET attempts = attempts + 1 WHERE id = ?", (number,))
+        self._run("UPDATE inbox SET attempts = attempts + 1 WHERE id = ?", (number,))
 
     def drafted(self, number: int, sent: str) -> None:
         """Notes the message that is already in the chat and will become the answer."""
-        with self.database.writing() as connection:
-            connection.execute("UPDATE inbox SET draft = ? WHERE id = ?", (sent, number))
+        self._run("UPDATE inbox SET draft = ? WHERE id = ?", (sent, number))
 
     def answered(
         self,
@@ -182,19 +173,20 @@ class Ledger:
         questions: Sequence[tuple[str, Buttons]] = (),
     ) -> None:
         """The answer is known; from here on the model is not asked again. `questions` follow it, with buttons."""
-        with self.database.writing() as connection:
-            kept = connection.execute("SELECT draft, lane FROM inbox WHERE id = ?", (number,)).fetchall()
-            if not kept:  # everything of the person was erased while their message was answered
+        with self.writing() as database:
+            kept = database.row("SELECT draft, lane FROM inbox WHERE id = ?", (number,))
+            if kept is None:  # everything of the person was erased while their message was answered
                 return
-            [(draft, key)] = kept
+            draft, key = kept
+            database.run("DELETE FROM outbox WHERE message = ?", (number,))
             for place, (text, buttons) in enumerate([*((piece, ()) for piece in pieces), *questions]):
-                connection.execute(
-                    "INSERT OR REPLACE INTO outbox VALUES (?, ?, ?, ?, ?)",
-                    (number, place, text, "" if place else draft, json.dumps(buttons)),
+                database.run(
+                    "INSERT INTO outbox (message, piece, text, sent, buttons) VALUES (?, ?, ?, ?, ?)",
+                    (number, place, text.replace("\0", ""), "" if place else draft, json.dumps(buttons)),
                 )
-            connection.execute("UPDATE inbox SET state = ?, outcome = ? WHERE id = ?", (ANSWERED, outcome, number))
+            database.run("UPDATE inbox SET state = ?, outcome = ? WHERE id = ?", (ANSWERED, outcome, number))
             if session:  # a compaction may have moved the conversation on
-                connection.execute("UPDATE chats SET session = ? WHERE lane = ?", (session, key))
+                database.run("UPDATE chats SET session = ? WHERE lane = ?", (session, key))
 
     def pieces(self, number: int) -> list[Piece]:
         """What is still to be delivered, in order."""
@@ -212,23 +204,21 @@ class Ledger:
         ]
 
     def sent(self, number: int, piece: int, sent: str) -> None:
-        with self.database.writing() as connection:
-            connection.execute("UPDATE outbox SET sent = ? WHERE message = ? AND piece = ?", (sent, number, piece))
+        self._run("UPDATE outbox SET sent = ? WHERE message = ? AND piece = ?", (sent, number, piece))
 
     def delivered(self, number: int, piece: int) -> None:
-        with self.database.writing() as connection:
-            connection.execute("DELETE FROM outbox WHERE message = ? AND piece = ?", (number, piece))
+        self._run("DELETE FROM outbox WHERE message = ? AND piece = ?", (number, piece))
 
     def done(self, entry: Entry, now: float, outcome: str = "") -> None:
         """The answer is with the person: only the number of the message is kept, so that it is not taken twice."""
         self._private.pop(entry.id, None)
-        with self.database.writing() as connection:
-            connection.execute("DELETE FROM outbox WHERE message = ?", (entry.id,))
-            connection.execute(
+        with self.writing() as database:
+            database.run("DELETE FROM outbox WHERE message = ?", (entry.id,))
+            database.run(
                 "UPDATE inbox SET state = ?, message = '{}', outcome = coalesce(nullif(?, ''), outcome) WHERE id = ?",
                 (DONE, outcome, entry.id),
             )
-            connection.execute("DELETE FROM inbox WHERE state = 'done' AND received < ?", (now - KEPT_SECONDS,))
+            database.run("DELETE FROM inbox WHERE state = 'done' AND received < ?", (now - KEPT_SECONDS,))
 
     # --- questions ---------------------------------------------------------------------------------------------------
 
@@ -242,9 +232,10 @@ class Ledger:
         return bool(self.database.row("SELECT 1 FROM asked WHERE person = ? AND pending = ?", (person, pending)))
 
     def ask(self, person: str, place: str, pending: Sequence[str]) -> None:
-        with self.database.writing() as connection:
+        with self.writing() as database:
             for each in pending:
-                connection.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?)", (person, each, place))
+                asked = "INSERT INTO asked (person, pending, place) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+                database.run(asked, (person, each, place))
 
     # --- chats -------------------------------------------------------------------------------------------------------
 
@@ -261,28 +252,28 @@ class Ledger:
 
     def move(self, session: str, chat: Chat) -> None:
         """The conversation goes on in another chat, and only there."""
-        with self.database.writing() as connection:
-            connection.execute("DELETE FROM chats WHERE session = ?", (session,))
-            self._put_chat(connection, chat)
+        with self.writing() as database:
+            database.run("DELETE FROM chats WHERE session = ?", (session,))
+            self._put_chat(chat)
 
-    def _put_chat(self, connection: Any, chat: Chat) -> None:
-        connection.execute(
-            "INSERT OR REPLACE INTO chats VALUES (?, ?, ?, ?)", (chat.key, chat.person, chat.session, chat.active)
-        )
+    def _put_chat(self, chat: Chat) -> None:
+        self.database.run("DELETE FROM chats WHERE lane = ?", (chat.key,))
+        made = "INSERT INTO chats (lane, person, session, active) VALUES (?, ?, ?, ?)"
+        self.database.run(made, (chat.key, chat.person, chat.session, chat.active))
 
     # --- people ------------------------------------------------------------------------------------------------------
 
     def forget(self, person: str, *, keep: int = 0) -> None:
         """Erases everything about a person; message `keep` loses its words and its person, and is still answered."""
-        with self.database.writing() as connection:
+        with self.writing() as database:
             for table in ("chats", "links", "codes", "asked"):
-                connection.execute(f"DELETE FROM {table} WHERE person = ?", (person,))  # noqa: S608 - our own names
-            connection.execute(
+                database.run(f"DELETE FROM {table} WHERE person = ?", (person,))  # noqa: S608 - our own names
+            database.run(
                 "DELETE FROM outbox WHERE message IN (SELECT id FROM inbox WHERE person = ? AND id <> ?)",
                 (person, keep),
             )
-            connection.execute("DELETE FROM inbox WHERE person = ? AND id <> ?", (person, keep))
-            connection.execute("UPDATE inbox SET person = '', lane = '', session = '' WHERE id = ?", (keep,))
+            database.run("DELETE FROM inbox WHERE person = ? AND id <> ?", (person, keep))
+            database.run("UPDATE inbox SET person = '', lane = '', session = '' WHERE id = ?", (keep,))
         self._private = {number: text for number, text in self._private.items() if self.entry(number)}
         self._truncate_log()
 
@@ -291,13 +282,19 @@ class Ledger:
         return {NEW: 0, RUNNING: 0, ANSWERED: 0, DONE: 0} | {str(row[0]): int(row[1]) for row in rows}
 
     def _truncate_log(self) -> None:
-        with self.database.lock, self.database.translated():
-            self.database.connection.wal_checkpoint(None, 3)  # SQLITE_CHECKPOINT_TRUNCATE: the log keeps no old pages
+        if isinstance(self.database, Database):
+            with self.database.lock, self.database.translated():
+                self.database.connection.wal_checkpoint(None, 3)  # SQLITE_CHECKPOINT_TRUNCATE: it keeps no old pages
+
+
+def has_ledger(home: Home) -> bool:
+    """Whether a gateway ever ran here; looking makes no file."""
+    return bool(storage_address(home)) or os.path.exists(home.join(FOLDER, FILE))
 
 
 def forget_person(home: Home, person: str) -> None:
     """Erases what the gateway of a home keeps about somebody, if there ever was one."""
-    if os.path.exists(home.join(FOLDER, FILE)):
+    if has_ledger(home):
         ledger = Ledger.open(home)
         ledger.forget(person)
         ledger.database.close()

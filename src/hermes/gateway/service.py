@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hermes.agent import Agent
 from hermes.base.dates import zone_of
-from hermes.base.errors import HermesError, NotFound, SettingsError, WrongKey
+from hermes.base.errors import HermesError, NotFound, SettingsError, StorageError, WrongKey
 from hermes.gateway.conversations import Conversations, ResetPolicy, chat_key, place_of, private_chat
 from hermes.gateway.directory import Directory
-from hermes.gateway.ledger import FILE, FOLDER, Ledger
+from hermes.gateway.ledger import FOLDER, Ledger, has_ledger
 from hermes.gateway.platforms.base import Later, Never
 from hermes.gateway.platforms.discord import Discord
 from hermes.gateway.platforms.mail import Mail
@@ -33,10 +33,9 @@ from hermes.http_server import descriptor_limit
 from hermes.memory.reminders import Reminders
 from hermes.operations.forget import finish_removals
 from hermes.session.models import main_model
-from hermes.settings.config import load_settings
+from hermes.settings.config import documents_of, load_settings
 from hermes.settings.people import People
-from hermes.storage.files import Folder
-from hermes.storage.locks import FileLock, is_held
+from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -46,11 +45,15 @@ if TYPE_CHECKING:
     from hermes.http_server import HttpServer
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
+    from hermes.storage.ports import Documents
 
 Item = TypeVar("Item")
 STATUS = "status.json"
 _PLATFORMS: tuple[type[Platform], ...] = (Telegram, Discord, Slack, Mail, Webhook)
 LOCK = "run.lock"
+_LEASE_SECONDS = 20.0  # in a database: so long after its last word a gateway is taken to be gone
+_SURE_SECONDS = 15.0  # so long after its last word a gateway trusts that nobody has taken over
+_LOOK_SECONDS = 2.0
 _QUICK_WORKERS = 2
 _STATUS_SECONDS = 5.0
 _SWEEP_SECONDS = 60.0
@@ -90,8 +93,9 @@ class Gateway:
         except (NotFound, WrongKey) as error:  # else every message would be answered with an apology
             raise SettingsError(f"{error} (`hermes setup` chooses a model)") from error
         self.people = People(home)
-        self._folder, self._lock = _locked_folder(home)
-        self.ledger = Ledger.open(home)
+        self.turn = Turn(documents_of(home).below(FOLDER))
+        self.turn.await_it()
+        self.ledger = Ledger.open(home, check=self.turn.check)
         self.directory = Directory(self.people, settings, self.ledger, clock)
         self.conversations = Conversations(
             self.people.home_of,
@@ -131,6 +135,7 @@ class Gateway:
         self._port = settings.integer("gateway.port") if port is None else port
         self.webhooks: HttpServer | None = None  # while it runs, when a platform calls us
         self._stop = threading.Event()
+        self.lost = threading.Event()  # another gateway answers now
         self._problems: dict[str, str] = dict.fromkeys(self.platforms, "not connected yet")
         self._started = clock()
         self._receivers: list[threading.Thread] = []
@@ -177,8 +182,7 @@ class Gateway:
         self._write_status(running=False)
         if drained:
             self.ledger.close()
-        self._lock.__exit__()
-        self._folder.close()
+        self.turn.give_back()
         return drained
 
     def settle(self, seconds: float) -> bool:
@@ -241,6 +245,10 @@ class Gateway:
         """Keeps the status fresh, closes conversations that are over, and sends reminders."""
         swept = self._clock()
         while not self._stop.wait(_STATUS_SECONDS):
+            if not self.turn.keep():
+                _LOG.error("another gateway has taken over while this one did not answer; this one ends")
+                self.lost.set()
+                return
             self._write_status()
             if self._clock() - swept >= _SWEEP_SECONDS:
                 swept = self._clock()
@@ -252,19 +260,57 @@ class Gateway:
 
     def _write_status(self, *, running: bool = True) -> None:
         try:
-            self._folder.replace(STATUS, json.dumps(self.status(running=running)).encode())
+            self.turn.folder.replace(STATUS, json.dumps(self.status(running=running)).encode())
         except HermesError as error:
             _LOG.warning("the status could not be written: %s", error)
 
 
-def _locked_folder(home: Home) -> tuple[Folder, FileLock]:
-    """The gateway's folder and the lock that keeps a second gateway of the home out."""
-    folder = Folder.create(home.join(FOLDER))
-    lock = FileLock(folder, LOCK, timeout=0)
-    if not lock.try_to_take():
-        folder.close()
-        raise SettingsError("a gateway is already running for this home; see `hermes gateway status`")
-    return folder, lock
+class Turn:
+    """The right to be the one gateway of a home.
+
+    With files it is a lock, which ends with the process. In a database it is a lease: further gateways wait, on any
+    machine, and the first of them takes over when this one is gone.
+    """
+
+    def __init__(self, documents: Documents, clock: Callable[[], float] = time.monotonic) -> None:
+        self.folder = documents.create()
+        self._clock = clock
+        self._waits = not isinstance(documents, LocalDocuments)
+        self._lease = self.folder.lease(LOCK, seconds=_LEASE_SECONDS)
+        self._kept = 0.0
+
+    def await_it(self) -> None:
+        if self.keep():
+            return
+        if not self._waits:
+            self.folder.close()
+            raise SettingsError("a gateway is already running for this home; see `hermes gateway status`")
+        _LOG.info("another gateway answers; this one waits until it ends")
+        while not self.keep():
+            time.sleep(_LOOK_SECONDS)
+
+    def keep(self) -> bool:
+        """Takes it, or says that it is still needed; False when another gateway has it."""
+        now = self._clock()
+        try:
+            if not self._lease.take():
+                return False
+        except StorageError as error:
+            if not self._kept:
+                raise
+            _LOG.warning("the database does not answer: %s", error)
+        else:
+            self._kept = now
+        return True
+
+    def check(self) -> None:
+        """Before a write: after a long pause another gateway may have taken over what this one was doing."""
+        if self._waits and self._clock() - self._kept > _SURE_SECONDS:
+            raise StorageError("another gateway may have taken over; this one waits until it knows")
+
+    def give_back(self) -> None:
+        self._lease.give_back()
+        self.folder.close()
 
 
 def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:
@@ -281,14 +327,14 @@ def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:
 def stored_status(home: Home) -> dict[str, Any]:
     """What the gateway of a home last said about itself, whether it runs, and what waits."""
     nothing: dict[str, Any] = {"running": False, "platforms": {}, "messages": {}, "accounts": []}
-    folder = Folder.open(home.join(FOLDER))
+    folder = documents_of(home).below(FOLDER).open()
     if folder is None:
         return nothing
     with folder:
         told: Mapping[str, Any] = json.loads(folder.read(STATUS, at_most=_LARGEST) or b"{}")
-        found = {**nothing, **told, "running": is_held(folder, LOCK)}
-        if folder.status(FILE) is None:
-            return found
+        found = {**nothing, **told, "running": folder.lease(LOCK, seconds=_LEASE_SECONDS).is_taken()}
+    if not has_ledger(home):
+        return found
     ledger = Ledger.open(home)
     try:
         directory = Directory(People(home), load_settings(home), ledger, time.time)

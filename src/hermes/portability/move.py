@@ -26,6 +26,7 @@ from hermes.settings.home import DATABASE, PEOPLE, Home
 from hermes.settings.people import FILE as KEYS
 from hermes.settings.people import OWNER, People
 from hermes.storage.documents import LocalDocuments
+from hermes.storage.engines import copy_ledger, open_ledger
 from hermes.storage.files import make_private_folders
 from hermes.storage.images import IMAGES
 
@@ -107,8 +108,22 @@ def move_person(home: Home, address: str, *, there: bool, progress: Callable[[in
         ):
             moved = move(source, target, progress)
     rows, (files, names) = PostgresDocuments(address, whose(home)), documents_in(home)
-    held, new = move_documents(files, names, rows) if there else move_documents(rows, rows.every(), files)
-    return {**vars(moved), "documents": held, "documents_copied": new}
+    stored = [name for name in rows.every() if not name.startswith(f"{_GATEWAY}/")]  # how the gateway is, now
+    held, new = move_documents(files, names, rows) if there else move_documents(rows, stored, files)
+    messages = _move_ledger(home, address, there=there)
+    return {**vars(moved), "documents": held, "documents_copied": new, "gateway_messages": messages}
+
+
+def _move_ledger(home: Home, address: str, *, there: bool) -> int:
+    """Unanswered messages, chats and paired accounts of a gateway, where one ever ran."""
+    path = home.join(_GATEWAY, "gateway.db")
+    if home.above or (there and not os.path.exists(path)):
+        return 0
+    rows = open_ledger(path, address, whose(home))
+    if not there and not rows.rows("SELECT 1 FROM inbox UNION ALL SELECT 1 FROM links LIMIT 1"):
+        return 0
+    with contextlib.closing(open_ledger(path, "", "")) as files, contextlib.closing(rows):
+        return copy_ledger(files, rows) if there else copy_ledger(rows, files)
 
 
 def homes_below(home: Home) -> Iterator[Home]:
@@ -154,7 +169,8 @@ def _taken_over(home: Home, place: str, names: list[str]) -> list[str]:
 
 _FOLDERS = ("memories", "projects", "pending", "curator", "trust", "outbox", "skills", "backups/curator")
 _FILES = (KEYS, KEY_FILE, RULES, REMINDERS)
-_TAKEN_OVER = (*(name.partition("/")[0] for name in _FOLDERS), *_FILES, IMAGES, "cache", "logs")
+_GATEWAY = "gateway"
+_TAKEN_OVER = (_GATEWAY, *(name.partition("/")[0] for name in _FOLDERS), *_FILES, IMAGES, "cache", "logs")
 _MOVED = ".moved.json"  # at the target: checksums of what was copied, to tell it from what was written there
 _LARGEST = 1 << 30
 _WAIT = 30.0

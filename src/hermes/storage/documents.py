@@ -11,7 +11,7 @@ import zlib
 from hermes.base.errors import StorageError, UnsafePath
 from hermes.base.text import decode, encode
 from hermes.storage.files import NOTHING_READ, Fingerprint, Folder, OldVersion, ReadSoFar, Seen
-from hermes.storage.locks import FileLock
+from hermes.storage.locks import FileLock, is_held
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -489,6 +489,7 @@ class FileLease:
     """The right to do something that takes long; the system gives it back when the process ends."""
 
     def __init__(self, folder: Folder, name: str) -> None:
+        self._folder, self._name = folder, name
         self._lock = FileLock(folder, name, timeout=0)
         self._held = False
 
@@ -500,6 +501,9 @@ class FileLease:
     def give_back(self) -> None:
         self._held = False
         self._lock.__exit__()
+
+    def is_taken(self) -> bool:
+        return is_held(self._folder, self._name)
 
 
 class Document:

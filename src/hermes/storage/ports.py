@@ -182,6 +182,9 @@ class Lease(Protocol):
 
     def give_back(self) -> None: ...
 
+    def is_taken(self) -> bool:
+        """Whether somebody else has it; looking does not take it."""
+
 
 class Log(Protocol):
     """Records that are only added, oldest first."""

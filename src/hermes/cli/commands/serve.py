@@ -148,7 +148,7 @@ def _open_browser(address: str) -> bool:
         return False
 
 
-def gateway_run(given: ui.Given, context: ui.Context) -> None:
+def gateway_run(given: ui.Given, context: ui.Context) -> int:
     import signal
     import threading
 
@@ -157,19 +157,22 @@ def gateway_run(given: ui.Given, context: ui.Context) -> None:
         from hermes.http_server import raise_descriptor_limit
 
         raise_descriptor_limit()
-        gateway = Gateway(context.home, port=given.port)
     log_with_times()
+    gateway = Gateway(context.home, port=given.port)  # waits while another gateway has its turn
     sys.setswitchinterval(_SWITCH_SECONDS)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: over.set())
     gateway.start()
-    over.wait()
+    while not over.wait(1):
+        if gateway.lost.is_set():
+            break
     logging.getLogger("hermes.gateway").info("stopping when the answers in progress are finished")
     if not gateway.stop():
         logging.getLogger("hermes.gateway").warning("some answers took too long; the next start continues with them")
         logging.shutdown()
         os._exit(ui.OK)  # everything is stored; the threads that still wait for a model have nothing left to save
+    return ui.REFUSED if gateway.lost.is_set() else ui.OK
 
 
 def gateway_status(given: ui.Given, context: ui.Context) -> int:

@@ -173,6 +173,9 @@ def storage_migrate(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, {"applied": applied}, *(applied or ["nothing to do: the database is up to date"]))
 
 
+_ONE_MACHINE = {"holographic", "byterover"}  # memory providers whose own store is files, by design
+
+
 def storage_status(given: ui.Given, context: ui.Context) -> None:
     where = given.url or conversations_of(context.home)["path"]
     if not is_address(where):
@@ -187,6 +190,11 @@ def storage_status(given: ui.Given, context: ui.Context) -> None:
         found["warnings"].append(
             f"{counted(left, 'document')} of this home, such as memory, are still files, which are not read: "
             "`hermes storage move --to URL` brings them"
+        )
+    chosen = {context.settings.text("memory.provider"), *context.settings.texts("memory.providers")}
+    if alone := sorted(chosen & _ONE_MACHINE):
+        found["warnings"].append(
+            f"the memory of {' and '.join(alone)} is in local files; for several servers choose another memory provider"
         )
     ui.show(given, {"engine": "postgresql", **found}, *_status_lines(found))
 

@@ -26,8 +26,8 @@ from hermes.providers.service import (
     question,
     text_of,
 )
+from hermes.settings.config import documents_of
 from hermes.settings.environment import secret
-from hermes.storage.files import Folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -639,7 +639,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         if read_config(_KEPT, self._home).get(mark):
             return
         for target, file in (("user", "USER.md"), ("memory", "MEMORY.md")):
-            self._keep_entries(target, _entries(os.path.join(self._home, "memories"), file))
+            self._keep_entries(target, _entries(self._home, file))
         save_config(_KEPT, self._home, {mark: True})
 
     def _keep_entries(self, target: str, entries: list[str]) -> None:
@@ -674,8 +674,8 @@ def _address(values: Mapping[str, Any]) -> str:
     return _LOCAL if url == CLOUD and values["environment"] == "local" else url
 
 
-def _entries(folder_path: str, name: str) -> list[str]:
-    folder = Folder.open(folder_path)
+def _entries(home: str, name: str) -> list[str]:
+    folder = documents_of(home_of(home)).below("memories").open()
     if folder is None:
         return []
     with folder:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 APP, ENGINE, SCHEMA = "hermes_app", "hermes_engine", "hermes"
 WAIT_SECONDS = 5.0
 MOST_CONNECTIONS = 8
-_LOCKS = 0x4852 << 48  # our advisory locks: two for each person, conversations and documents
-_OF_DOCUMENTS = 1 << 47
+_LOCKS = 0x4852 << 48  # our advisory locks: three for each person, of conversations, documents and a ledger
+OF_DOCUMENTS, OF_LEDGER = 1 << 47, 1 << 46
 _BEGIN = """
     SELECT set_config('role', 'hermes_app', true), set_config('search_path', 'hermes, public', true),
         set_config('hermes.person', %s, true), set_config('lock_timeout', %s, true)
@@ -101,17 +101,19 @@ class PersonDatabase:
     only_read = False
     damage = None
 
-    def __init__(self, address: str, person: int, *, wait: float = WAIT_SECONDS, of_documents: bool = False) -> None:
+    def __init__(self, address: str, person: int, *, wait: float = WAIT_SECONDS, locks: int = 0) -> None:
         self.place = shown(address)
         self.person = person
         self._address = address
         self._wait = wait
         # Documents have a lock of their own: a transaction of conversations may write one, such as a decision.
-        self._writers = _LOCKS + (_OF_DOCUMENTS if of_documents else 0) + person
+        self._writers = _LOCKS + locks + person
         self._lock = threading.RLock()
         self._connection: psycopg.Connection[Any] | None = None
         self._writes = False
         self._closed = False
+        # Answers that were asked for before they are needed, until the transaction that only reads has ended.
+        self.known: dict[Any, Any] = {}
 
     @property
     def is_closed(self) -> bool:

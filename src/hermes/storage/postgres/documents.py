@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from hermes.base.errors import DamagedFile, LockTimeout, StorageError
 from hermes.storage.documents import ChangedMeanwhile, decode_record, encode_record, records_in
 from hermes.storage.files import Fingerprint, ReadSoFar, Seen
-from hermes.storage.postgres.database import PersonDatabase, person_named
+from hermes.storage.postgres.database import OF_DOCUMENTS, PersonDatabase, person_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -64,12 +64,16 @@ _TAKE_LEASE = """
         WHERE documents.data = excluded.data OR documents.updated_at < clock_timestamp() - make_interval(secs => %s)
     RETURNING version
 """
+_OTHERS_LEASE = """
+    SELECT 1 FROM documents WHERE person = %s AND name = %s AND data <> %s
+        AND updated_at >= clock_timestamp() - make_interval(secs => %s)
+"""
 
 
 @functools.lru_cache(maxsize=_PEOPLE_KEPT)
 def _database(address: str, owner: str, _process: int) -> PersonDatabase:
     """One for each person and process, so that a lock inside a lock is part of the same transaction."""
-    return PersonDatabase(address, person_named(address, owner), of_documents=True)
+    return PersonDatabase(address, person_named(address, owner), locks=OF_DOCUMENTS)
 
 
 class PostgresDocuments:
@@ -275,6 +279,10 @@ class PostgresLease:
     def give_back(self) -> None:
         gone = "DELETE FROM documents WHERE person = %s AND name = %s AND data = %s"
         self._database.run(gone, (self._database.person, self._name, self._holder))
+
+    def is_taken(self) -> bool:
+        values = (self._database.person, self._name, self._holder, self._seconds)
+        return self._database.row(_OTHERS_LEASE, values) is not None
 
 
 class SeenRow(Seen):
