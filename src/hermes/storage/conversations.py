@@ -381,6 +381,9 @@ class Conversations(ABC):
         """A message as an engine reads it."""
         return found  # type: ignore[return-value] # as it was stored
 
+    def expect(self, message_ids: Sequence[int], keys: Sequence[int]) -> None:  # noqa: B027 - only an engine elsewhere
+        """Rows and sessions that are about to be asked for, which a database elsewhere gives in one round trip."""
+
     @abstractmethod
     def rows(self, message_ids: Iterable[int]) -> dict[int, Row]:
         """Rows by id for the search, which has already seen that they are the person's."""

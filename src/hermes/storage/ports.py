@@ -61,6 +61,19 @@ class Index(Protocol):
     def refresh(self) -> None:
         """Others may have written since the last search."""
 
+    def expect(
+        self,
+        *,
+        after: int | None = None,
+        counts: Iterable[tuple[str, str]] = (),
+        matching: Iterable[tuple[str, str, int]] = (),
+        words: Iterable[tuple[str, str, str, int]] = (),
+    ) -> None:
+        """What a search is about to ask (`blocks_after`, `frequencies`, `matching`, `words_from`).
+
+        A database elsewhere answers all of it in one round trip; for a file there is nothing to do.
+        """
+
     def matching(self, table: str, expression: str, limit: int) -> list[int]:
         """The newest messages of one index (or sessions, for titles) that match."""
 

@@ -63,6 +63,7 @@ class Gathering:
         """Looks for another word in the place of one that nobody wrote."""
         self.units[number] = unit
         self.guessed[number] = unit.weight * rarity(0, self._messages)
+        self._postings.expect([unit.match])
         for table in TABLES:
             self._add(table, [number])
 

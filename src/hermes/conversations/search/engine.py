@@ -60,6 +60,7 @@ _SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
 _LITERAL_ROWS = 2000
 _KEYWORD = 500
 _MOST_RULES = 24
+_TITLED = 5
 
 
 class SearchEngine:
@@ -94,7 +95,7 @@ class SearchEngine:
         reranked = parsed.question and chosen.sort == "relevance" and self._reranking.is_on()
         wanted, limit = limit, max(limit, RERANKED) if reranked else limit
         with self._store.reading():
-            self._postings.refresh()
+            self._refresh(parsed, chosen)
             results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results and parsed.explicit is not None:
                 nothing = results.note or "nothing matches this exactly"
@@ -109,6 +110,17 @@ class SearchEngine:
             self._reranking.reorder(query, results)
         del results[wanted:]
         return results
+
+    def _refresh(self, query: Query, chosen: Filters) -> None:
+        """Says what will be asked, so that a database elsewhere answers it all at once."""
+        if not query.units or query.explicit is not None or chosen.sort != "relevance":
+            return self._postings.refresh()
+        matches = [unit.match for unit in query.units]
+        titles = (TITLES, " AND ".join(matches), _TITLED)
+        if not query.question:
+            return self._postings.refresh(matching=[titles])
+        counts = [(table, match) for table in TABLES for match in matches]
+        return self._postings.refresh(counts, [titles, (SAID, _rule_about(query.units), _MOST_RULES)])
 
     def _answer(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:
         if not query.units:
@@ -169,9 +181,10 @@ class SearchEngine:
         newest = None if query.question else _MOST_ALLOWED if chosen.selective else max(_KEYWORD, 4 * limit)
         gathered = Gathering(self._postings, query.units, messages, newest=newest)
         titled = list(self._by_title(query.units))
-        for number, unit in enumerate(query.units):
-            if gathered.frequency[number] or unit.prefix:
-                continue
+        unknown = [n for n, unit in enumerate(query.units) if not (gathered.frequency[n] or unit.prefix)]
+        self._postings.expect(unknown=[query.units[number] for number in unknown])
+        for number in unknown:
+            unit = query.units[number]
             if named := list(self._by_title([unit])):  # nobody said it, but a session is called so
                 titled += named
             elif (meant := self._spelling.instead(unit, self._occurs)) is not None:
@@ -216,15 +229,14 @@ class SearchEngine:
 
     def _rules(self, units: Sequence[Unit]) -> list[int]:
         """The newest messages that may state a rule about a word of the question; most of them state none."""
-        rule, topic = (" OR ".join(words) for words in ([f'"{w}"' for w in RULE_WORDS], [u.match for u in units]))
-        return self._postings.matching(SAID, f"({rule}) AND ({topic})", _MOST_RULES)
+        return self._postings.matching(SAID, _rule_about(units), _MOST_RULES)
 
     def _occurs(self, unit: Any) -> bool:
         return any(self._postings.matching(table, unit.match, 1) for table in TABLES)
 
     def _by_title(self, units: Sequence[Any]) -> Iterator[int]:
         """First messages of the newest sessions whose title holds every word of the query."""
-        for key in self._postings.matching(TITLES, " AND ".join(unit.match for unit in units), 5):
+        for key in self._postings.matching(TITLES, " AND ".join(unit.match for unit in units), _TITLED):
             first = self._store.first_message(key)
             if first is not None:
                 yield first
@@ -245,6 +257,9 @@ class SearchEngine:
         lines: dict[int, Line] = {}
         read = 0
         for at in range(0, len(order), 64):
+            if at in (0, 64):  # as many as will be read: first a guess, then by how long they are
+                ahead = self._lines.missing(order)[: int(_READ / max(1, read) * len(lines)) if at else 64]
+                self._store.expect(ahead, list({self._places.session(i) for i in order}))
             lines |= (found := self._lines.of(order[at : at + 64], self._store.rows))
             read += sum([line.size for line in found.values()])
             if read > (_READ_TO_COVER if query.coverage else _READ) and len(lines) >= max(limit, fewest):
@@ -363,6 +378,11 @@ class SearchEngine:
             and chosen.allow_message(row[1], row[3], session)
         ]
         return self._served(found, sessions, query=query, chosen=chosen, limit=limit)
+
+
+def _rule_about(units: Sequence[Unit]) -> str:
+    rule, topic = (" OR ".join(words) for words in ([f'"{w}"' for w in RULE_WORDS], [u.match for u in units]))
+    return f"({rule}) AND ({topic})"
 
 
 def _variants(written: Sequence[Unit], looked_for: Sequence[Unit]) -> dict[str, tuple[str, ...]]:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from array import array
 from itertools import zip_longest
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hermes.storage.ports import SAID, TOOLS
+from hermes.storage.ports import SAID, TITLES, TOOLS
 from hermes.storage.records import BLOCK, BLOCK_BITS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hermes.base.words import Words
+    from hermes.conversations.search.query import Unit
     from hermes.storage.ports import Index
 
 MOST_WORDS = 1000  # beyond that, asking for each word takes as long as walking the messages
@@ -112,7 +113,7 @@ class Places:
         self._last_block: dict[int, int] = {}
 
     def refresh(self) -> None:
-        newest = len(self._session) - 1
+        newest = self.newest_block
         rows = self._index.blocks_after(newest)
         if not rows:
             return
@@ -162,6 +163,10 @@ class Places:
         return len(self._last_block)
 
     @property
+    def newest_block(self) -> int:
+        return len(self._session) - 1
+
+    @property
     def newest_id(self) -> int:
         return len(self._session) << BLOCK_BITS
 
@@ -173,12 +178,31 @@ class Postings:
         self._index = index
         self._places = places
         self._prefixes = Prefixes(index, words)
+        self._words = words
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def refresh(self) -> None:
-        self._places.refresh()
+    def refresh(self, counts: Iterable[tuple[str, str]] = (), matching: Iterable[tuple[str, str, int]] = ()) -> None:
+        """Others may have written since the last search; `counts` and `matching` will be asked next."""
         self._prefixes.refresh()
         self._index.refresh()
+        newest = self._places.newest_id
+        counts = [each for each in counts if self._counted.get(each, (0, 0))[1] < newest]
+        self._index.expect(after=self._places.newest_block, counts=_plain(counts), matching=_plain(matching))
+        self._places.refresh()
+
+    def expect(self, matches: Sequence[str] = (), unknown: Sequence[Unit] = ()) -> None:
+        """The words whose messages will be asked for next, and those that nobody wrote: what they may begin."""
+        counts = _plain([(table, match) for table in TABLES for match in matches])
+        starts = {
+            start
+            for unit in unknown
+            for word in (unit.written.lower(), unit.stem)
+            for start in self._words.unstemmed(word)
+        }
+        words = [(table, start, start + _LAST, MOST_WORDS + 1) for table in TABLES for start in starts]
+        titles = _plain([(TITLES, unit.match, 5) for unit in unknown])
+        if counts or words or titles:
+            self._index.expect(counts=counts, matching=titles, words=words)
 
     def matching(self, table: str, expression: str, limit: int) -> list[int]:
         """The newest messages of one index that match an expression."""
@@ -217,3 +241,8 @@ class Postings:
     def lengths(self, message_ids: list[int]) -> dict[int, int]:
         """How many words each of these messages has in the index of what was said."""
         return self._index.lengths(message_ids)
+
+
+def _plain(asked: Iterable[Any]) -> list[Any]:
+    """Without beginnings of words, which are asked for in another form."""
+    return [each for each in asked if '"*' not in each[1]]

@@ -366,13 +366,16 @@ class Lines:
     def of(self, ids: Sequence[int], rows: Callable[[list[int]], dict[int, Row]]) -> dict[int, Line]:
         """Reads the rows of those that are not known; what is not there, or rewound, has no line."""
         found = {i: line for i in ids if (line := self._known.get(i)) is not None}
-        missing = [i for i in ids if i not in found]
+        missing = self.missing(ids)
         for message_id, row in rows(missing).items() if missing else ():
             line = found[message_id] = self._known[message_id] = Line(row, self.words)
             self._size += len(line.counts)
         if self._size > _KEPT:
             self.forget()
         return found
+
+    def missing(self, ids: Sequence[int]) -> list[int]:
+        return [i for i in ids if i not in self._known]
 
     def forget(self) -> None:
         self._known.clear()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import LockTimeout, NotFound
 from hermes.base.words import Words
-from hermes.storage.conversations import MESSAGES, Conversations
+from hermes.storage.conversations import FIELDS, MESSAGES, Conversations
 from hermes.storage.images import IMAGES, Images
 from hermes.storage.postgres.database import WAIT_SECONDS, PersonDatabase, person_named
 from hermes.storage.postgres.search import PostgresIndex, PostgresVectors, Terms, terms_of
@@ -19,6 +19,7 @@ from hermes.storage.records import (
     BLOCK_BITS,
     REWOUND,
     STATE_BITS,
+    Session,
     prepared,
     runs,
 )
@@ -26,10 +27,11 @@ from hermes.storage.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hermes.storage.records import Row, Session
+    from hermes.storage.records import Row
 
 _COLUMNS = "id, role, state, timestamp, content, name, tool_calls, tool_call_id, token_count, extra, checksum"
 _BY_IDS = f"SELECT {_COLUMNS} FROM messages WHERE person = %s AND id = ANY(%s)"
+_BY_KEYS = f"SELECT {FIELDS} FROM sessions WHERE person = %s AND key = ANY(%s)"
 _TEXTS = "SELECT id, name, content, tool_calls FROM messages WHERE person = %s AND id = ANY(%s)"
 _TO_APPEND_TO = """
     SELECT key, last_id, activity, preview, (
@@ -112,9 +114,23 @@ class PostgresConversations(Conversations):
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
+    def expect(self, message_ids: Sequence[int], keys: Sequence[int]) -> None:
+        message_ids = [i for i in message_ids if ("message", i) not in self.database.known]
+        keys = [key for key in keys if ("session", key) not in self.database.known]
+        if (message_ids or keys) and not self.database.in_transaction:
+            asked = [(_BY_IDS, (self._person, list(message_ids))), (_BY_KEYS, (self._person, list(keys)))]
+            rows, sessions = self.database.many(asked)
+            known = self.database.known
+            known |= dict.fromkeys([*(("message", i) for i in message_ids), *(("session", key) for key in keys)])
+            known |= {("message", row[0]): _row(row) for row in rows}
+            known |= {("session", row[0]): Session(*row) for row in sessions}
+
     def by_keys(self, keys: Sequence[int]) -> dict[int, Session]:
-        found = self._all("WHERE person = %s AND key = ANY(%s)", (self._person, list(keys))) if keys else []
-        return {session.key: session for session in found}
+        known = self.database.known
+        found = {key: known["session", key] for key in keys if ("session", key) in known}
+        if missing := [key for key in keys if key not in found]:
+            found |= {row[0]: Session(*row) for row in self.database.rows(_BY_KEYS, (self._person, missing))}
+        return {key: session for key, session in found.items() if session is not None}
 
     def delete(self, key: int) -> None:
         with self.database.writing():
@@ -213,9 +229,11 @@ class PostgresConversations(Conversations):
         return _row(found)
 
     def rows(self, message_ids: Iterable[int]) -> dict[int, Row]:
-        wanted = list(message_ids)
-        found = {row[0]: _row(row) for row in self.database.rows(_BY_IDS, (self._person, wanted))} if wanted else {}
-        return {i: found[i] for i in wanted if i in found and found[i][2] & STATE_BITS != REWOUND}
+        wanted, known = list(message_ids), self.database.known
+        found = {i: known["message", i] for i in wanted if ("message", i) in known}
+        if missing := [i for i in wanted if i not in found]:
+            found |= {row[0]: _row(row) for row in self.database.rows(_BY_IDS, (self._person, missing))}
+        return {i: row for i in wanted if (row := found.get(i)) is not None and row[2] & STATE_BITS != REWOUND}
 
     def texts(self, message_ids: Sequence[int]) -> list[tuple[int, bytes]]:
         rows = self.database.rows(_TEXTS, (self._person, list(message_ids))) if message_ids else []

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _LONGEST_WORD = 500  # characters; a word of a tsvector has at most 2,046 bytes
 _MOST_BYTES = 900_000  # of distinct words in one message; a tsvector has at most a megabyte
 _MATCHING = "SELECT matching(%s::tsquery, %s::tsquery, %s, %s, %s)"
-_MATCHING_AT_ONCE = "SELECT array(SELECT matching(%s::tsquery, %s::tsquery, %s, %s, %s))"
+_HOLDERS = "SELECT number, ids, lengths FROM holders(%s, %s::text[]::tsquery[], %s)"
 _KEPT = 20_000  # messages with one word; a word that more of them hold is only counted
 _FREQUENCY = "SELECT frequency(%s::tsquery, %s::tsquery)"
 _MATCHING_TITLES = """
@@ -33,6 +33,9 @@ _MATCHING_TITLES = """
 _TOTALS = """
     SELECT coalesce(sum(said_messages), 0)::bigint, coalesce(sum(said_words), 0)::bigint
     FROM sessions WHERE person = %s
+"""
+_WORDS_FROM = """
+    SELECT word FROM vocabulary WHERE person = %s AND kind = %s AND word >= %s AND word < %s ORDER BY word LIMIT %s
 """
 _NEWER_BLOCKS = "SELECT block, session, first_place FROM blocks WHERE person = %s AND block > %s ORDER BY block"
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"(\*?)|(\()|(\))|(AND|OR|NOT)\b')
@@ -74,8 +77,9 @@ class PostgresIndex:
     def __init__(self, database: PersonDatabase, words: Words) -> None:
         self._database = database
         self._words = words
-        self._totals: tuple[int, int] | None = None  # as the running search has seen them
-        self._held: dict[tuple[str, str], list[int]] = {}  # who holds a word, newest first, during one search
+        # During one search: who holds a word, newest first, and how long these messages are.
+        self._held: dict[tuple[str, str], list[int]] = {}
+        self._lengths: dict[int, int] = {}
 
     def update(self, *, batch: int, most: int | None = None) -> int:
         return 0
@@ -85,34 +89,57 @@ class PostgresIndex:
 
     def refresh(self) -> None:
         self._held.clear()
+        self._lengths.clear()
+
+    def expect(
+        self,
+        *,
+        after: int | None = None,
+        counts: Iterable[tuple[str, str]] = (),
+        matching: Iterable[tuple[str, str, int]] = (),
+        words: Iterable[tuple[str, str, str, int]] = (),
+    ) -> None:
+        person = self._database.person
+        held: dict[str, list[str]] = {}
+        for table, expression in counts:
+            held.setdefault(table, []).append(expression)
+        asked = [self._holders(table, expressions) for table, expressions in held.items()]
+        asked += [self._matching(*each) for each in matching]
+        asked += [(_WORDS_FROM, (person, *each)) for each in words]
+        if after is not None:
+            asked += [(_NEWER_BLOCKS, (person, after)), (_TOTALS, (person,))]
+        self._database.ahead([each for each in asked if each is not None])
 
     def matching(self, table: str, expression: str, limit: int) -> list[int]:
         if (table, expression) in self._held:
             return self._held[table, expression][:limit]
-        query = self._query(expression)
-        if query is None:
-            return []
-        if table == TITLES:
-            return self._database.column(_MATCHING_TITLES, (self._database.person, query, limit))
-        return self._database.column(_MATCHING, self._values(table, query, limit))
+        asked = self._matching(table, expression, limit)
+        return [] if asked is None else self._database.column(*asked)
 
     def frequencies(self, table: str, expressions: Sequence[str]) -> list[int]:
         """Asks for all words at once, and keeps who holds them: the search asks for that next."""
-        queries = {each: query for each in dict.fromkeys(expressions) if (query := self._query(each)) is not None}
-        asked = [(_MATCHING_AT_ONCE, self._values(table, each, _KEPT)) for each in queries.values()]
-        found = self._database.many(asked)
         counts = dict.fromkeys(expressions, 0)
-        for (each, query), [(ids,)] in zip(queries.items(), found, strict=True):
-            counts[each] = len(ids)
-            if len(ids) < _KEPT:
-                self._held[table, each] = ids
+        asked = self._holders(table, expressions)
+        wanted = [each for each in counts if self._query(each) is not None]
+        for number, ids, lengths in self._database.rows(*asked) if asked else ():
+            each = wanted[number - 1]
+            counts[each] = len(ids or ())
+            if counts[each] < _KEPT:
+                self._held[table, each] = ids or []
+                self._lengths.update(zip(ids or (), lengths or (), strict=True))
             else:
-                counts[each] = int(self._database.row(_FREQUENCY, self._values(table, query, 0)[:2])[0])
+                counts[each] = int(
+                    self._database.row(_FREQUENCY, self._values(table, self._query(each) or "", 0)[:2])[0]
+                )
         return [counts[each] for each in expressions]
 
     def lengths(self, message_ids: Sequence[int]) -> dict[int, int]:
-        wanted = "SELECT id, length FROM messages WHERE person = %s AND id = ANY(%s) AND length > 0"
-        return dict(self._database.rows(wanted, (self._database.person, list(message_ids)))) if message_ids else {}
+        known = {i: length for i in message_ids if (length := self._lengths.get(i)) is not None}
+        missing = [i for i in message_ids if i not in known]
+        wanted = "SELECT id, length FROM messages WHERE person = %s AND id = ANY(%s)"
+        if missing:
+            known |= dict(self._database.rows(wanted, (self._database.person, missing)))
+        return {i: length for i, length in known.items() if length}
 
     def in_order(self, said: str, tools: str, *, oldest: bool, first: int, most: int) -> Iterator[list[int]]:
         queries = (self._query(said), self._query(tools))
@@ -126,22 +153,26 @@ class PostgresIndex:
             beyond, first = chunk[-1], min(most, 2 * first)
 
     def words_from(self, table: str, start: str, end: str, limit: int) -> list[str]:
-        listed = """
-            SELECT word FROM vocabulary WHERE person = %s AND kind = %s AND word >= %s AND word < %s
-            ORDER BY word LIMIT %s
-        """
-        return self._database.column(listed, (self._database.person, table, start, end, limit))
+        return self._database.column(_WORDS_FROM, (self._database.person, table, start, end, limit))
 
     def totals(self) -> tuple[int, int]:
-        totals, self._totals = self._totals, None
-        messages, words = totals or self._database.row(_TOTALS, (self._database.person,))
+        messages, words = self._database.row(_TOTALS, (self._database.person,))
         return messages, words
 
     def blocks_after(self, block: int) -> list[tuple[int, int, int]]:
-        """A search asks for these first; the totals, which it needs next, come in the same round trip."""
-        person = self._database.person
-        blocks, [self._totals] = self._database.many([(_NEWER_BLOCKS, (person, block)), (_TOTALS, (person,))])
-        return blocks
+        return self._database.rows(_NEWER_BLOCKS, (self._database.person, block))
+
+    def _holders(self, table: str, expressions: Iterable[str]) -> tuple[str, tuple[Any, ...]] | None:
+        queries = [query for each in dict.fromkeys(expressions) if (query := self._query(each)) is not None]
+        return (_HOLDERS, (table, queries, _KEPT)) if queries else None
+
+    def _matching(self, table: str, expression: str, limit: int) -> tuple[str, tuple[Any, ...]] | None:
+        query = self._query(expression)
+        if query is None:
+            return None
+        if table == TITLES:
+            return _MATCHING_TITLES, (self._database.person, query, limit)
+        return _MATCHING, self._values(table, query, limit)
 
     def _values(self, table: str, query: str, limit: int) -> tuple[str | None, str | None, bool, int, int]:
         said, tools = (query, None) if table == SAID else (None, query)
