@@ -13,9 +13,8 @@ from hermes.base.errors import LockTimeout, StorageError
 from hermes.memory.store import MemoryStore
 from hermes.storage import files as descriptors
 from hermes.storage.documents import SharedFile
-from hermes.storage.files import Folder, OpenFile, keep_private, make_private_folders
+from hermes.storage.files import Folder, OpenFile, keep_private, make_private_folders, read_foreign
 from hermes.storage.locks import FileLock, WriteQueue, is_held
-from hermes.storage.text_files import read_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -181,11 +181,11 @@ def test_pipes_sockets_and_directories_do_not_block(tmp_path: Path) -> None:
     assert shown(tmp_path) == [("AGENTS.md", "[AGENTS.md was not loaded: it is a pipe, not a file.]")]
     (tmp_path / "AGENTS.md").unlink()
     (tmp_path / "AGENTS.md").mkdir()
-    assert shown(tmp_path) == [("AGENTS.md", "[AGENTS.md was not loaded: it is a directory, not a file.]")]
+    assert shown(tmp_path) == [("AGENTS.md", "[AGENTS.md was not loaded: it is a folder, not a file.]")]
     with tempfile.TemporaryDirectory(dir="/tmp") as short, socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{short}/AGENTS.md")
         (found,) = load_context_files(short, scan)
-    assert found.text == "[AGENTS.md was not loaded: it is a device or socket, not a file.]"
+    assert found.text == "[AGENTS.md was not loaded: it is a socket, not a file.]"
 
 
 @pytest.mark.proves("prompt.context.unusable")

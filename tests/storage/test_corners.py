@@ -16,7 +16,7 @@ from hermes.conversations.database import SessionDB
 from hermes.storage.local.damage import seal
 from hermes.storage.local.database import APPLICATION_ID, PAGE, Database, one_row
 from hermes.storage.local.repair import check as checkup
-from hermes.storage.local.repair import rebuild
+from hermes.storage.local.repair import salvage
 from hermes.storage.local.repair.check import repair
 from hermes.storage.local.sqlite_pages import Image, Scan, log_pages, record
 from soak.sessions_damage import Specimen
@@ -82,7 +82,7 @@ def test_names_of_owners_that_are_lost_are_nobodys(small: Specimen) -> None:
     names = {name for (name,) in connection.execute("SELECT name FROM owners")}
     connection.close()
     assert "ann" not in names
-    assert any(name.startswith(rebuild.NOBODY) for name in names)
+    assert any(name.startswith(salvage.NOBODY) for name in names)
     with SessionDB.open(small.path, owner="ann") as db:
         assert db.list_sessions() == []
 
@@ -262,7 +262,7 @@ def retyped(path: str, table: str, *statements: str) -> None:
 
 @pytest.mark.proves("repair.any-damage")
 def test_values_of_a_kind_that_cannot_be_cost_only_their_rows(small: Specimen, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rebuild, "_BATCH", 16)
+    monkeypatch.setattr(salvage, "_BATCH", 16)
     first, second, *_ = sorted(small.texts)
     retyped(small.path, "owners", "INSERT INTO owners VALUES (77, 5)")
     retyped(

@@ -97,13 +97,7 @@ def test_what_cannot_be_brought_to_the_disk_is_not_acknowledged(
 
 
 @pytest.mark.proves("sessions.writers")
-@pytest.mark.parametrize("large", [1, 10_000])
-def test_the_log_of_a_store_that_is_written_without_pause_stays_short(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large: int
-) -> None:
-    limits = {"LONG": 100, "_TOO_LONG": 300, "_FAR_TOO_LONG": 1000, "_LARGE": large}
-    for name, value in limits.items():
-        monkeypatch.setattr(write_log, name, value)
+def test_the_log_of_a_store_that_is_written_without_pause_stays_short(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with SessionDB.open(path, durability="turn") as db:
         session = db.create_session()
@@ -266,21 +260,3 @@ def test_a_lock_that_fails_for_another_reason_stores_nothing_and_says_so(
                 db.append(session, {"role": "user", "content": "lost"})
         db.append(session, {"role": "user", "content": "kept"})
         assert [message.text for message in db.messages(session)] == ["kept"]
-
-
-@pytest.mark.proves("sessions.writers")
-def test_where_no_thread_can_be_started_the_log_is_shortened_all_the_same(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_more(_: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(write_log, "LONG", 50)
-    monkeypatch.setattr(threading.Thread, "start", no_more)
-    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
-        session = db.create_session()
-        for _ in range(100):
-            db.append(session, {"role": "user", "content": os.urandom(2000).hex()})
-        assert os.path.getsize(tmp_path / "state.db-wal") < os.path.getsize(tmp_path / "state.db")
-    with SessionDB.open(tmp_path / "state.db") as db:
-        assert len(db.messages(session)) == 100

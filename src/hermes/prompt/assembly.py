@@ -21,8 +21,7 @@ from hermes.base.values import value
 from hermes.safety.trust import Source
 from hermes.safety.verdict import NOTHING_FOUND
 from hermes.settings.home import project_root
-from hermes.storage.files import Folder
-from hermes.storage.text_files import is_inside, read_foreign
+from hermes.storage.files import Folder, is_inside, read_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -14,9 +14,8 @@ from hermes.base.errors import HermesError, NotFound, SettingsError
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import documents_of
 from hermes.settings.home import project_root
-from hermes.storage.files import Folder
+from hermes.storage.files import Folder, is_inside
 from hermes.storage.locks import FileLock
-from hermes.storage.text_files import is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

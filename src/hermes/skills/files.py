@@ -12,8 +12,8 @@ from hermes.base.errors import WriteRefused
 from hermes.base.frontmatter import split_frontmatter
 from hermes.base.values import value
 from hermes.settings.config import documents_of
+from hermes.storage.files import is_inside, read_foreign
 from hermes.storage.mirror import Mirror
-from hermes.storage.text_files import is_inside, read_foreign
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermes.base.values import Scan
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
-    from hermes.storage.text_files import ForeignText
+    from hermes.storage.files import ForeignText
 
     Stamp = tuple[int, int, int, int]
     Known = dict[str, tuple[Stamp, "Entry"]]

@@ -25,9 +25,8 @@ from hermes.skills.files import (
     places,
     read_linked,
 )
-from hermes.storage.files import Folder, make_private_folders
+from hermes.storage.files import Folder, is_inside, make_private_folders
 from hermes.storage.locks import FileLock
-from hermes.storage.text_files import is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import WriteRefused
 from hermes.safety.trust import NO_TURN, is_loaded
-from hermes.storage.text_files import read_foreign
+from hermes.storage.files import read_foreign
 from hermes.tools.paths import SECRET_FOLDERS, SECRET_NAMES
 from hermes.tools.registry import SCHEMAS, failure
 from hermes.tools.search_worker import fits, walk

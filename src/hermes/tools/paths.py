@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
-from hermes.storage.text_files import is_inside
+from hermes.storage.files import is_inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -23,8 +23,7 @@ from hermes.base.errors import LockTimeout, NotFound, StorageError
 from hermes.storage.files import Folder, explained, make_private_folders
 from hermes.storage.local.damage import details_seal, identity_holds, is_shaped, mended, text_as_bytes, texts_hold
 from hermes.storage.local.database import KEPT_LOG, WAIT_SECONDS, foreign_program, one_row
-from hermes.storage.local.repair.rebuild import rebuild
-from hermes.storage.local.repair.salvage import open_unchanged
+from hermes.storage.local.repair.salvage import open_unchanged, rebuild
 from hermes.storage.local.schema import schema_problems
 from hermes.storage.local.sqlite_pages import Image
 from hermes.storage.locks import WriteQueue
@@ -33,7 +32,7 @@ from hermes.storage.records import COLUMNS, REWOUND, STATE_BITS, called, checksu
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hermes.storage.local.repair.rebuild import Progress, Salvaged
+    from hermes.storage.local.repair.salvage import Progress, Salvaged
 
 _MOST_SHOWN = 20
 _EVERY = 5000
