@@ -10,9 +10,11 @@ import pytest
 from hermes.base.dates import spans
 from hermes.conversations.database import SessionDB
 from hermes.conversations.search.query import MOST_WORDS
+from hermes.storage.ports import SAID
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -40,6 +42,17 @@ def test_common_words_count_in_a_large_store(db: SessionDB) -> None:
         assert found(db, "Where did the red kite fly over the green hill?")[0] == wanted
         assert found(db, "red kite green hill")[0] == wanted
     assert len(found(db, "Which line was it?")) == 10
+
+
+@pytest.mark.proves("search.question")
+def test_a_rare_word_counts_beside_one_that_thousands_of_newer_messages_hold(db: SessionDB) -> None:
+    both, rare = said(db, "the albatross flew over the hill", "an albatross on a mast")
+    for _ in range(2):
+        said(db, *(f"hill number {n}" for n in range(2_100)))
+    hits = found(db, "Which hill did the albatross fly over?", limit=20)
+    assert hits[0] == both
+    assert rare in hits
+    assert found(db, "Which hill did the albatross fly over?", sources=("web",)) == []
 
 
 @pytest.mark.proves("search.syntax")
@@ -110,3 +123,17 @@ def test_days_and_times_in_words_are_understood(text: str, moment: datetime | No
         assert understood == []
     else:
         assert (max((span.fit(moment.timestamp()) for span in understood), default=0.0) > 0) is fits
+
+
+@pytest.mark.internal("counting every message with a common word made a search as slow as the store is large")
+def test_a_word_of_very_many_messages_is_counted_among_the_newest_and_the_rest_is_taken_to_be_alike(
+    tmp_path: Path,
+) -> None:
+    with SessionDB.open(tmp_path / "state.db") as db:
+        with db.bulk():
+            for first in range(0, 30_000, 3_000):
+                said(db, *(f"hill {'mast' if n % 2 else ''}" for n in range(first, first + 3_000)))
+        db.index()
+        common, half = db.store.index.frequencies(SAID, ['"hill"', '"mast"'])
+    assert 29_000 <= common <= 31_000
+    assert half == 15_000

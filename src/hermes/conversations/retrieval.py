@@ -300,12 +300,16 @@ class Finder:
 
     def _find(self, query: str, wanted: Criteria) -> Found:
         by_title = self._by_title(query, wanted)
-        matches, notes, found = self._by_message(query, wanted)
+        best, notes, found = self._by_message(query, wanted)
         if by_title is not None:
-            best = next((m for m in matches if m.session.root == by_title.session.root), None)
-            if best is not None and best.session.id == by_title.session.id:
-                by_title = replace(by_title, message_id=best.message_id, explanation=best.explanation, hits=best.hits)
-            matches = [by_title, *(m for m in matches if m.session.root != by_title.session.root)]
+            root = by_title.session.root
+            own = next((hit for hit in best if hit.session.root == root), None)
+            if own is not None and own.session.id == by_title.session.id:
+                said = _match(own, found)
+                by_title = replace(by_title, message_id=own.message_id, explanation=said.explanation, hits=said.hits)
+            best = [hit for hit in best if hit.session.root != root]
+        matches = [by_title] if by_title is not None else []
+        matches += [_match(hit, found) for hit in best[: wanted.limit]]  # a snippet costs as much as finding a hit
         if not matches:
             notes += self._left_out(query, wanted)
         return Found(
@@ -330,19 +334,19 @@ class Finder:
             score=1.0,
         )
 
-    def _by_message(self, query: str, wanted: Criteria) -> tuple[list[Match], list[str], SearchResults]:
+    def _by_message(self, query: str, wanted: Criteria) -> tuple[list[Hit], list[str], SearchResults]:
         roles = wanted.roles or SAID
-        matches, found = self._one_per_conversation(query, wanted, roles)
+        best, found = self._one_per_conversation(query, wanted, roles)
         notes = [found.note] if found.note else []
-        if not matches and wanted.roles is None:
-            matches, found = self._one_per_conversation(query, wanted, None)
-            if matches:
+        if not best and wanted.roles is None:
+            best, found = self._one_per_conversation(query, wanted, None)
+            if best:
                 notes.append("nothing that was said matches; these are from tool output and system messages")
-        return matches, notes, found
+        return best, notes, found
 
     def _one_per_conversation(
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None
-    ) -> tuple[list[Match], SearchResults]:
+    ) -> tuple[list[Hit], SearchResults]:
         """Looks at more and more hits until enough different conversations are among them."""
         look = max(_FIRST_LOOK, 3 * wanted.limit)
         gather = self._glance
@@ -355,7 +359,7 @@ class Finder:
             demoted = [hit for hit in best.values() if hit.source in DEMOTED_SOURCES]
             enough = len(ordinary) >= wanted.limit or len(hits) >= _ENOUGH_HITS
             if enough or exhausted or look >= _LONGEST_LOOK:
-                return [_match(hit, hits) for hit in [*ordinary, *demoted]], hits
+                return [*ordinary, *demoted], hits
             look *= 4
             gather = self._hits
 

@@ -42,10 +42,13 @@ _WALKED_WHILE_ONE_IS_READ = 400
 class Gathering:
     """Which messages hold which words of a query: a bit per word, and one for words that only tools said."""
 
-    def __init__(self, postings: Postings, units: Sequence[Unit], messages: int, *, newest: int | None = None) -> None:
-        """`newest` is for keywords: so many of the newest messages with all words, and with each of them."""
+    def __init__(
+        self, postings: Postings, units: Sequence[Unit], messages: int, *, most: int, newest: int | None = None
+    ) -> None:
+        """`most` candidates are wanted; `newest` is for keywords: so many messages with all words, and with each."""
         self._postings = postings
         self._messages = messages
+        self._most = most
         self.units = list(units)
         self.frequency = [0] * len(units)
         self.held: dict[int, int] = {}
@@ -67,18 +70,16 @@ class Gathering:
         for table in TABLES:
             self._add(table, [number])
 
-    def best(self, most: int) -> dict[int, float]:
+    def best(self) -> dict[int, float]:
         """Messages with the summed rarity of the words they hold: the best, and the newest among equals."""
-        ordered = sorted(Counter(self.held.values()).items(), key=lambda pair: -self._score(pair[0]))
-        kept: set[int] = set()
-        count = 0
-        for held, often in ordered:
-            kept.add(held)
-            count += often
-            if count >= most:
-                break
-        scores = {i: self._score(held) for i, held in self.held.items() if held in kept}
-        return scores if count <= most else {i: scores[i] for i in best_of(scores, most)}
+        by_score: dict[float, list[int]] = {}
+        for message_id, held in self.held.items():
+            by_score.setdefault(self._score(held), []).append(message_id)
+        scores: dict[int, float] = {}
+        for score in sorted(by_score, reverse=True):
+            equals, left = by_score[score], self._most - len(scores)
+            scores |= dict.fromkeys(equals if len(equals) <= left else heapq.nlargest(left, equals), score)
+        return scores
 
     @property
     def rarities(self) -> list[float]:
@@ -110,9 +111,15 @@ class Gathering:
         for at, number in enumerate(words):
             if not among and known >= _CHANCE * left and self._reach(_CHANCE * left):
                 among = f"({' OR '.join(self.units[earlier].match for earlier in words[:at])}) AND "
-            bit = 1 << number
-            for message_id in self._postings.matching(table, among + self.units[number].match, MOST_WALKED):
-                held[message_id] = held.get(message_id, mark) | bit
+            bit, match = 1 << number, self.units[number].match
+            asked = [(among + match, MOST_WALKED)]
+            if at and not among and number == words[-1] and often[number] > self._most:
+                # With the commonest word alone, messages differ by nothing but their age.
+                earlier = f"({' OR '.join(self.units[other].match for other in words[:at])}) AND "
+                asked = [(earlier + match, MOST_WALKED), (match, self._most)]
+            for expression, most in asked:
+                for message_id in self._postings.matching(table, expression, most):
+                    held[message_id] = held.get(message_id, mark) | bit
             left -= self._value(number)
             known += self._value(number)
 

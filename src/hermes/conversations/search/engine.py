@@ -179,7 +179,8 @@ class SearchEngine:
             found, note = self._in_order(query, chosen, limit)
             return dataclasses.replace(query, note=note or query.note), dict.fromkeys(found, 1.0), None
         newest = None if query.question else _MOST_ALLOWED if chosen.selective else max(_KEYWORD, 4 * limit)
-        gathered = Gathering(self._postings, query.units, messages, newest=newest)
+        most = _MOST_ALLOWED if chosen.about_sessions else POOL
+        gathered = Gathering(self._postings, query.units, messages, most=most, newest=newest)
         titled = list(self._by_title(query.units))
         unknown = [n for n, unit in enumerate(query.units) if not (gathered.frequency[n] or unit.prefix)]
         self._postings.expect(unknown=[query.units[number] for number in unknown])
@@ -189,7 +190,7 @@ class SearchEngine:
                 titled += named
             elif (meant := self._spelling.instead(unit, self._occurs)) is not None:
                 gathered.replace(number, meant)
-        scores = gathered.best(_MOST_ALLOWED if chosen.about_sessions else POOL)
+        scores = gathered.best()
         if query.question:
             titled += self._rules(query.units)
         for message_id in titled:

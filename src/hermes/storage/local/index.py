@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LOCAL_OWNER = 1
 _MANY = 500  # messages: an import
 _RARE = 2_000  # messages with a word; who holds a commoner one is looked up where it is needed
+_COUNTED = 20_000  # so many messages with a word are counted
 _MOST_SEGMENTS = 16
 # Private-use characters cannot be typed by accident and are letters to the tokenizer. Only other owners' messages
 # carry them, so a store of one person pays nothing.
@@ -86,7 +87,10 @@ class FullText:
         return self._database.column(matching, (f"({expression}){self._only_owner}", limit))
 
     def frequencies(self, table: str, expressions: Sequence[str]) -> list[int]:
-        """Of a word that few messages hold, who they are is kept: the search asks for that next."""
+        """Of a word that few messages hold, who they are is kept: the search asks for that next.
+
+        Of one that very many hold, the newest are counted, and the rest are taken to be as dense.
+        """
         return (
             [self._frequency(table, each) for each in expressions] if self._totals(table)[0] else [0] * len(expressions)
         )
@@ -96,8 +100,10 @@ class FullText:
         if len(found) < _RARE:
             self._held[table, expression] = found
             return len(found)
-        counting = f"SELECT count(*) FROM {table}_fts WHERE {table}_fts MATCH ?"  # noqa: S608 - our table names
-        return int(self._database.row(counting, (f"({expression}){self._only_owner}",))[0])
+        matching = f"SELECT rowid FROM {table}_fts WHERE {table}_fts MATCH ? ORDER BY rowid DESC LIMIT {_COUNTED}"  # noqa: S608 - our names
+        counting = f"SELECT count(*), max(rowid), min(rowid) FROM ({matching})"  # noqa: S608 - the statement above
+        count, newest, oldest = self._database.row(counting, (f"({expression}){self._only_owner}",))
+        return int(count if count < _COUNTED else count * newest / max(1, newest - oldest))
 
     def lengths(self, message_ids: Sequence[int]) -> dict[int, int]:
         rows = self._database.rows(_LENGTHS, (apsw.carray(array("q", message_ids)),)) if message_ids else []
