@@ -10,7 +10,7 @@ from pathlib import Path
 from web_home import MORE, fill
 from web_page import browser, own_page
 
-from hermes.server.web.sections import SECTIONS
+from hermes.server.web import SECTIONS
 from hermes.settings.home import find_home
 
 WIDTHS = (390, 1280)

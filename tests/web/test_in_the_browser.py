@@ -15,7 +15,7 @@ from hermes.llm.scripted import Scripted
 from hermes.memory.reminders import Reminders
 from hermes.memory.rules import RuleBook
 from hermes.memory.store import MemoryStore
-from hermes.server.web.sections import SECTIONS
+from hermes.server.web import SECTIONS
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
 

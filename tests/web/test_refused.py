@@ -14,7 +14,7 @@ from web_payloads import PAYLOADS, harmless
 from hermes.memory.approval import Approvals
 from hermes.memory.entries import Cause, key_of, render
 from hermes.memory.store import MemoryStore
-from hermes.server.web.sections import SECTIONS
+from hermes.server.web import SECTIONS
 from hermes.server.web.sessions import COOKIE, Sessions
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home

@@ -26,7 +26,7 @@ from hermes.server.api import ENDPOINTS, PREFIX, api_route
 from hermes.server.auth import KINDS, PERSON, ROUTE, TYPE, AuthMiddleware, CallLimits, Metrics, TurnLimits
 from hermes.server.conversations import Conversations
 from hermes.server.openai import MODEL, Chat
-from hermes.server.web.sections import SECTIONS
+from hermes.server.web import SECTIONS
 from hermes.server.web.sessions import Sessions
 from hermes.server.web.site import PREFIX as WEB_PREFIX
 from hermes.server.web.site import Site

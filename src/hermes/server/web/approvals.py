@@ -136,7 +136,7 @@ def _back(notice: Notice) -> Redirect:
     return Redirect(to=address("approvals"), notice=notice)
 
 
-SECTION = Section(
+APPROVALS = Section(
     name="approvals",
     title="Approvals",
     key="a",

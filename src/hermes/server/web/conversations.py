@@ -1,4 +1,4 @@
-"""The Conversations pages: list, search with a timeline, a reader that unfolds compactions, and what the model saw."""
+"""The Conversations and Receipts pages: list, search, a reader, what the model saw, and what answers were made from."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Found, Match
     from hermes.server.web.site import Ask
+    from hermes.session.receipts import Receipt, ReceiptItem
     from hermes.storage.records import Session, StoredMessage
 
 _LISTED = 25  # conversations on a page
@@ -288,7 +289,7 @@ def _part(kind: str, label: str, text: str | None, tokens: int | None = None) ->
     return {"kind": kind, "label": label, "text": None if text is None else mask_secrets(text), "tokens": size}
 
 
-SECTION = Section(
+CONVERSATIONS = Section(
     name="conversations",
     title="Conversations",
     key="c",
@@ -300,5 +301,85 @@ SECTION = Section(
         View(path="/{session}/rename", method="POST", act=_rename),
         View(path="/{session}/branch", method="POST", act=_branch),
         View(path="/{session}/delete", method="POST", act=_delete),
+    ),
+)
+
+
+_LISTED_WITH_RECEIPTS = 8  # the newest, whose receipts the first page lists
+_LISTED_OF_EACH = 5
+_ACTIONS = ("correct", "forget", "pin", "never", "recall")
+_ACTED_ON = ("message", "question", "call", "result", "found")  # kinds that stand for one stored message
+
+
+def _list_receipts(ask: Ask) -> Page:
+    """The newest receipts, or all of one conversation."""
+    db, wanted = ask.workspace.past, ask.query.get("conversation", "")
+    one = db.find_session(wanted) if wanted else None
+    if wanted and one is None:
+        raise NotFound("there is no such conversation")
+    sessions = [one] if one else db.list_sessions(limit=_LISTED_WITH_RECEIPTS, begun=True)
+    groups = []
+    for session in sessions:
+        found = ask.workspace.receipts.of(session.id)[::-1]
+        if found:
+            shown = found if one else found[:_LISTED_OF_EACH]
+            groups.append(
+                {"session": session, "name": name_of(session), "receipts": [_receipt_row(each) for each in shown]}
+            )
+    return Page(template="receipts.html", values={"groups": groups, "conversation": wanted})
+
+
+def _receipt_row(receipt: Receipt) -> dict[str, Any]:
+    return {
+        "receipt": receipt,
+        "question": mask_secrets(receipt.question)[:200],
+        "answer": mask_secrets(receipt.answer)[:200],
+    }
+
+
+def _show_receipt(ask: Ask) -> Page:
+    receipt = ask.workspace.receipts.get(ask.path["receipt"])
+    used = [item for item in receipt.items if item.kind in ("entry", "found", "recalled", "announcement", "summary")]
+    rest = [item for item in receipt.items if item not in used]
+    values = {
+        **_receipt_row(receipt),
+        "answer": rendered(receipt.answer),
+        "groups": [
+            ("Memory and recalled text", [_shown_item(each) for each in used]),
+            ("Everything else in front of the model", [_shown_item(each) for each in rest]),
+        ],
+        "tokens": sum(each.tokens for each in receipt.items),
+    }
+    return Page(template="receipt.html", values=values)
+
+
+def _shown_item(item: ReceiptItem) -> dict[str, Any]:
+    return {
+        "item": item,
+        "text": None if item.text is None else mask_secrets(item.text),
+        "acts": _ACTIONS[:4]
+        if item.kind == "entry"
+        else ("correct", "forget", "never")
+        if item.kind in _ACTED_ON
+        else (),
+    }
+
+
+def _act_on_item(ask: Ask) -> Redirect:
+    receipt, number, action = ask.path["receipt"], ask.path["number"], ask.path["action"]
+    if action not in _ACTIONS or not number.isascii() or not number.isdigit():
+        raise NotFound("there is no such action")
+    said = ask.workspace.act_on_receipt(receipt, int(number), action, ask.field("text"))
+    return Redirect(to=address("receipts", receipt), notice=Notice(said))
+
+
+RECEIPTS = Section(
+    name="receipts",
+    title="Receipts",
+    key="r",
+    views=(
+        View(act=_list_receipts),
+        View(path="/{receipt}", act=_show_receipt),
+        View(path="/{receipt}/{number}/{action}", method="POST", act=_act_on_item),
     ),
 )

@@ -132,7 +132,7 @@ def _person(ask: Ask) -> Page:
     return Page(template="forget-person.html", values={"plan": plan, "name": name})
 
 
-SECTION = Section(
+FORGET = Section(
     name="forget",
     title="Forget",
     key="f",

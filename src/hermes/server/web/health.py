@@ -1,20 +1,31 @@
-"""The Health page: cache, tokens and cost per day, store, providers, background work, and doctor on request."""
+"""The Health page, and the People page for the owner: who has a home here, their keys, rights, limits, last use.
+
+Nothing that anybody said or stored is read for the People page.
+"""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.errors import NotFound
 from hermes.base.text import in_words
+from hermes.memory.file import FOLDER
 from hermes.operations.doctor import Options, examine
 from hermes.operations.status import collect_status
 from hermes.server.web.conversations import name_of
-from hermes.server.web.site import Page, Section, View
+from hermes.server.web.sessions import Notice
+from hermes.server.web.site import Page, Redirect, Section, View, address
 from hermes.settings.config import load_settings
+from hermes.settings.home import DATABASE
+from hermes.settings.people import APPROVE, OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hermes.server.web.site import Ask
+    from hermes.settings.people import People, Person
     from hermes.storage.records import Session
 
 _CONVERSATIONS = 400  # the newest, which the charts are made of: a page costs the same in a store of any size
@@ -77,9 +88,80 @@ def _misses(ask: Ask, sessions: Iterable[Session]) -> list[dict[str, Any]]:
     return sorted(found, key=lambda miss: -miss["at"])[:_MISSES]
 
 
-SECTION = Section(
+HEALTH = Section(
     name="health",
     title="Health",
     key="h",
     views=(View(act=_show), View(path="/doctor", method="POST", act=_doctor)),
+)
+
+
+_EACH = 50  # on a page
+_LONGEST = 100
+_STORES = (DATABASE, f"{DATABASE}-wal", FOLDER)  # their times say when somebody was last active
+
+
+def _people(ask: Ask) -> People:
+    if ask.people is None:
+        raise NotFound("the people of a home are its owner's business")
+    return ask.people
+
+
+def _show_people(ask: Ask) -> Page:
+    return _people_page(ask, {})
+
+
+def _people_page(ask: Ask, made: dict[str, str]) -> Page:
+    people, settings = _people(ask), load_settings(ask.workspace.home)
+    everybody, page = people.all(), ask.number("page")
+    values = {
+        "people": [_person(ask, each) for each in everybody[(page - 1) * _EACH : page * _EACH]],
+        "count": len(everybody),
+        "page": page,
+        "pages": max(1, -(-len(everybody) // _EACH)),
+        "requests": settings.integer("server.requests_per_minute"),
+        "turns": settings.integer("server.turns_per_person"),
+        "owner": OWNER,
+        "made": made,
+    }
+    return Page(template="people.html", values=values)
+
+
+def _person(ask: Ask, person: Person) -> dict[str, Any]:
+    home = _people(ask).home_of(person.name)
+    seen = [ask.seen(person.name)]
+    for name in _STORES:
+        with suppress(OSError):  # not there yet
+            seen.append(os.stat(home.join(name)).st_mtime)
+    keys = [
+        {"id": key.id, "label": key.label, "made": key.made, "approves": APPROVE in key.rights} for key in person.keys
+    ]
+    return {"name": person.name, "note": person.note, "added": person.added, "seen": max(seen), "opens_with": keys}
+
+
+def _make_key(ask: Ask) -> Page:
+    """The page with a new key on it: nobody can show it again."""
+    rights = (APPROVE,) if ask.field("approve") else ()
+    name = ask.path["name"]
+    _, secret = _people(ask).make_key(name, ask.field("label")[:_LONGEST], rights=rights)
+    return _people_page(ask, {"name": name, "secret": secret})
+
+
+def _revoke(ask: Ask) -> Redirect:
+    name = ask.path["name"]
+    _people(ask).revoke(name, ask.path["key"])
+    said = f"The key {ask.path['key']} of {name} no longer opens anything."
+    return Redirect(to=address("people"), notice=Notice(said))
+
+
+PEOPLE = Section(
+    name="people",
+    title="People",
+    key="o",
+    owner_only=True,
+    views=(
+        View(act=_show_people),
+        View(path="/{name}/keys", method="POST", act=_make_key),
+        View(path="/{name}/keys/{key}/revoke", method="POST", act=_revoke),
+    ),
 )

@@ -1,4 +1,4 @@
-"""The Memory pages: entries as cards, edited, pinned, archived and moved in place; their history with undo."""
+"""The Memory and Rules pages: entries as cards with their history; standing rules and reminders."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, NotFound, SettingsError, WriteRefused
 from hermes.memory.entries import NONE, PIN, UNPIN, Cause, in_order, is_trusted, key_of, provenance, size
 from hermes.memory.file import FILES, PROJECTS
+from hermes.memory.reminders import DONE, WAITING, Reminders, understood
+from hermes.memory.rules import ENFORCE, RuleBook
 from hermes.memory.store import blocked_in_prompt
+from hermes.memory.triggers import Situation
 from hermes.server.web.sessions import Notice
 from hermes.server.web.site import Page, Redirect, Section, View, address
 from hermes.session.external import store_beside
@@ -296,7 +299,7 @@ def difference(before: str | None, after: str | None) -> list[tuple[str, str]]:
     return found
 
 
-SECTION = Section(
+MEMORY = Section(
     name="memory",
     title="Memory",
     key="m",
@@ -312,5 +315,80 @@ SECTION = Section(
         View(path="/{target}/{entry}/archive", method="POST", act=_archive),
         View(path="/{target}/{entry}/restore", method="POST", act=_restore),
         View(path="/{target}/{entry}/move", method="POST", act=_move),
+    ),
+)
+
+
+_EFFECTS = {
+    "tell": "the model reads it with the result",
+    "hold": "the call is held back until the model has read it",
+    "ask": "you are asked first",
+}
+
+
+def _show_rules(ask: Ask) -> Page:
+    """A query `test` names a command or a sentence: the rules that it would fire come first."""
+    rules, reminders, now = RuleBook(ask.workspace.home), Reminders(ask.workspace.home), ask.workspace.now()
+    tested = ask.query.get("test", "").strip()
+    moments = (Situation("terminal", {"command": tested}, "", now), Situation("", None, tested, now)) if tested else ()
+    fired = {each.name: each for moment in reversed(moments) for each in rules.fired(moment)}
+    due = {each.id for each in reminders.due(now)}
+    waiting = [each for each in reminders.all() if each.state == WAITING]
+    values = {
+        "rules": sorted(rules.all(), key=lambda each: (each.id not in fired, not each.on)),
+        "fired": fired,
+        "tested": tested,
+        "effects": _EFFECTS,
+        "reminders": sorted(waiting, key=lambda each: (each.id not in due, each.due or "~")),
+        "due": due,
+    }
+    return Page(template="rules.html", values=values)
+
+
+def _add_rule(ask: Ask) -> Redirect:
+    """What a person types here is their own word, as on the command line."""
+    home = ask.workspace.home
+    rule = RuleBook(home).add(ask.field("text"), enforce=load_settings(home).text("rules.enforce"))
+    return _to_rules(f"Noted: {rule.text} It fires on {rule.when.in_words()}.")
+
+
+def _change_rule(ask: Ask) -> Redirect:
+    rules, wanted = RuleBook(ask.workspace.home), ask.path["rule"]
+    if ask.field("enforce") in ENFORCE:
+        rule = rules.change(wanted, enforce=ask.field("enforce"))
+        return _to_rules(f"When it fires, {_EFFECTS[rule.enforce]}: {rule.text}")
+    if ask.field("remove"):
+        return _to_rules(f"Removed: {rules.remove(wanted).text}")
+    rule = rules.change(wanted, on=ask.field("on") == "yes")
+    return _to_rules(f"Switched {'on' if rule.on else 'off'}: {rule.text}")
+
+
+def _remind(ask: Ask) -> Redirect:
+    reminders, now = Reminders(ask.workspace.home), ask.workspace.now()
+    if ask.field("done"):
+        return _to_rules(f"Done: {reminders.change(ask.path['reminder'], state=DONE).text}")
+    due = understood(ask.field("until"), now).due
+    moved = reminders.change(ask.path["reminder"], state=WAITING, due=due, words=())
+    return _to_rules(f"Comes up {moved.when}: {moved.text}")
+
+
+def _to_rules(said: str) -> Redirect:
+    return Redirect(to=address("rules"), notice=Notice(said))
+
+
+def _due(workspace: Workspace) -> int:
+    return len(Reminders(workspace.home).due(workspace.now()))
+
+
+RULES = Section(
+    name="rules",
+    title="Rules",
+    key="u",
+    waiting=_due,
+    views=(
+        View(act=_show_rules),
+        View(method="POST", act=_add_rule, approves=True),
+        View(path="/{rule}", method="POST", act=_change_rule, approves=True),
+        View(path="/reminders/{reminder}", method="POST", act=_remind),
     ),
 )

@@ -202,4 +202,4 @@ def _stamp(workspace: Workspace) -> str:
     return hashlib.sha256(repr(found).encode()).hexdigest()[:16]
 
 
-SECTION = Section(name="now", title="Now", key="n", views=(View(act=_show), View(path="/events", stream=_events)))
+NOW = Section(name="now", title="Now", key="n", views=(View(act=_show), View(path="/events", stream=_events)))

@@ -1,7 +1,7 @@
 """The web page: routes to views, sign-in, and what every request and response goes through.
 
 A view is a function of an `Ask`; it runs in a worker thread and returns a `Page` or a `Redirect`. Views come in
-sections, one module each, listed in `hermes.server.web.sections`. Nothing is reached without a session except signing
+sections, listed in `hermes.server.web`. Nothing is reached without a session except signing
 in and the static files; every unsafe request carries a CSRF token and comes from our own pages.
 """
 
