@@ -203,7 +203,7 @@ def _statements(path: str) -> list[str]:
 
 def errors_page() -> str:
     from hermes.base import errors
-    from hermes.server.app import _ERRORS
+    from hermes.server.api import FAILURES
 
     headline, _, tree = inspect.cleandoc(errors.__doc__ or "").partition("\n")
     where = "In Python: `from hermes.base.errors import HermesError`, and so on.\n"
@@ -211,7 +211,7 @@ def errors_page() -> str:
     for name, kind in inspect.getmembers(errors, inspect.isclass):
         if issubclass(kind, errors.HermesError) and (kind.__doc__ and kind is not errors.HermesError):
             parts.append(f"## {name}\n\n```text\n{inspect.cleandoc(kind.__doc__)}\n```\n")
-    parts.append("## Over HTTP\n\n" + table(("status", "meaning"), _ERRORS.items()))
+    parts.append("## Over HTTP\n\n" + table(("status", "meaning"), FAILURES.items()))
     parts.append(
         "## From tools\n\nA tool never raises: its result is JSON with `success: false` and an `error` that says what "
         f"to do, such as\n\n```json\n{json.dumps({'success': False, 'error': 'content: required'})}\n```\n"

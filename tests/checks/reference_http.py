@@ -31,7 +31,7 @@ A body is JSON, whatever its content type; none at all is an empty object. What 
 
 
 def http_page() -> str:
-    from hermes.server.app import description
+    from hermes.server.api import description
 
     found = [
         (method, path, each) for path, methods in description()["paths"].items() for method, each in methods.items()

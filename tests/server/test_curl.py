@@ -15,7 +15,7 @@ from hermes.conversations.search.semantic import Embedding
 from hermes.memory.file import pending_writes
 from hermes.memory.reminders import Reminders, Wanted
 from hermes.memory.rules import RuleBook
-from hermes.server.app import description
+from hermes.server.api import description
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 from hermes.storage.documents import Waiting

@@ -86,14 +86,24 @@ def program(path: Path, text: str) -> Path:
     return path
 
 
+ANOTHER = f"""exec {sys.executable} -c '
+import asyncio, mcp_types as types
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+async def tools(_context, _params):
+    return types.ListToolsResult(tools=[types.Tool(name="conversations_list", input_schema={{"type": "object"}})])
+
+async def main():
+    server = Server("hermes", on_list_tools=tools)
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())
+
+asyncio.run(main())'"""
 OTHERS = {
-    "echo 'hermes: mcp_types is not installed' >&2; exit 1": "exit code 1. It wrote: hermes: mcp_types is not",
-    "echo 'usage: hermes [chat|gateway]'; cat": "it answers 'usage: hermes [chat|gateway]'",
-    """read line; echo '{"id":1,"error":{"code":-1}}'; cat""": 'initialize fails: {"code": -1}',
-    """read line; echo '{"id":1,"result":{}}'; read line; read line
-       echo '{"id":2,"result":{"tools":[{"name":"conversations_list"}]}}'; cat""": (
-        "is another program: its tools are conversations_list"
-    ),
+    "echo 'hermes: mcp_types is not installed' >&2; exit 1": "Connection closed (it wrote: hermes: mcp_types is not",
+    "echo 'usage: hermes [chat|gateway]'; cat": "does not answer as an MCP server: ",
+    ANOTHER: "is another program: its tools are conversations_list",
 }
 
 
@@ -120,7 +130,7 @@ def test_a_command_that_never_answers_is_given_up(user_home: Path) -> None:
     silent = program(user_home / "hermes", "#!/bin/sh\necho waiting >&2\nexec sleep 1000\n")
     with pytest.raises(NotFound, match=r"no answer within 0\.2 s"):
         list_tools([str(silent)], seconds=0.2)
-    with pytest.raises(NotFound, match="does not start: No such file"):
+    with pytest.raises(NotFound, match=r"does not answer as an MCP server: .*No such file"):
         list_tools([str(user_home / "absent")])
 
 
@@ -215,7 +225,7 @@ def test_status_starts_what_each_host_has_and_says_what_is_wrong(home: Path, use
     assert ran.code == 1
     assert (rows["claude-code"]["configured"], rows["claude-code"]["answers"]) == (True, False)
     assert rows["claude-code"]["problem"].endswith(
-        "does not start: No such file or directory. `hermes mcp install claude-code` writes one that does"
+        f"No such file or directory: {gone!r}. `hermes mcp install claude-code` writes one that does"
     )
     assert (rows["codex"]["answers"], rows["codex"]["hooks"]) == (True, False)
     assert "no hook records" in rows["codex"]["problem"]

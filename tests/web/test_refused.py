@@ -15,7 +15,7 @@ from hermes.memory.approval import Approvals
 from hermes.memory.entries import Cause, key_of, render
 from hermes.memory.store import MemoryStore
 from hermes.server.web import SECTIONS
-from hermes.server.web.sessions import COOKIE, Sessions
+from hermes.server.web.site import COOKIE, Sessions
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
 from hermes.settings.people import People

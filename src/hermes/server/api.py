@@ -1,7 +1,6 @@
 """The plain HTTP API: memory, conversations, search and status of the person whose key it is.
 
-Each endpoint stands above its function: what it takes and what it gives. The routes, the checks of what comes in and
-the OpenAPI description are all made from that table, so they cannot disagree.
+`text/api.toml` says what each route takes and gives; `@_answers` marks the function that does it.
 """
 
 from __future__ import annotations
@@ -9,8 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import os
+import re
 import time
-from dataclasses import dataclass, field
+import tomllib
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +22,7 @@ from starlette.routing import Route
 from hermes.base import dates
 from hermes.base.errors import HermesError, LockTimeout, NotFound, SettingsError, StorageError, WriteRefused
 from hermes.base.text import change_texts
+from hermes.base.version import __version__
 from hermes.base.words import scrub
 from hermes.conversations.retrieval import Criteria
 from hermes.memory.entries import Cause, in_order, newest_to_undo
@@ -27,7 +30,6 @@ from hermes.memory.reminders import DONE, WAITING, Reminders, understood
 from hermes.memory.rules import RuleBook
 from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
-from hermes.server import schemas
 from hermes.server.auth import MAY_APPROVE, PERSON, ROUTE
 from hermes.server.workspace import RECEIPT_ACTIONS
 from hermes.session.approvals import PendingWrites
@@ -49,9 +51,9 @@ if TYPE_CHECKING:
     from hermes.storage.records import Session
 
     Given = dict[str, Any]
+    Schema = dict[str, Any]
     Act = Callable[[Workspace, Given], Any]
 
-PREFIX = "/api/v1"
 _DIGITS = 9  # of the number of an item
 _OVER_HTTP = "over HTTP"
 _NO_RIGHT = (
@@ -66,55 +68,152 @@ class NoSuchTarget(NotFound):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """`act` gets path, query and body fields in one dict, checked against the schemas here."""
+    """One route of the table; `act` gets path, query and body fields in one dict, checked against the schemas here."""
 
     method: str
     path: str
-    summary: str
-    act: Act
-    gives: dict[str, Any]
-    query: dict[str, dict[str, Any]] = field(default_factory=dict)
-    body: dict[str, Any] | None = None
-    example: dict[str, Any] | None = None  # a body
+    about: str
+    gives: Schema
+    query: dict[str, Schema]
+    body: Schema | None
+    example: dict[str, Any] | None  # a body
+    name: str  # of the operation, in the description
     status: int = 200
     approves: bool = False  # only for a key with the right `approve`
+    conversation: bool = False  # takes the header that names a conversation
+    failures: str = "400 404 409 413 422 503"
 
     @property
     def parameters(self) -> list[str]:
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
 
-ENDPOINTS: list[Endpoint] = []
+class _Table:
+    """`text/api.toml`, with every schema written out."""
+
+    def __init__(self) -> None:
+        with open(os.path.join(os.path.dirname(__file__), "text", "api.toml"), "rb") as file:
+            self._read = tomllib.load(file)
+        self.failures: dict[str, str] = self._read["failures"]
+        self.places = {name: self._schema(given) for name, given in self._read["places"].items()}
+        self.endpoints = [self._endpoint(**route) for route in self._read["routes"]]
+        self.error = self._schema("Error")
+
+    def _endpoint(self, *, request: str, gives: str, body: str | None = None, **given: Any) -> Endpoint:
+        method, path = request.split()
+        query = {name: self._schema(schema) for name, schema in given.pop("query", {}).items()}
+        wanted = None if body is None else self._schema(body)
+        named = {"name": re.sub("[{}]", "", f"{method.lower()}{path.removeprefix(PREFIX)}".replace("/", "_")), **given}
+        example = named.pop("example", None)
+        shown = self._schema(gives)
+        return Endpoint(method=method, path=path, gives=shown, query=query, body=wanted, example=example, **named)
+
+    def _schema(self, given: str | Schema) -> Schema:
+        if isinstance(given, dict):
+            base = self._schema(given["like"]) if "like" in given else {}
+            inside: Schema = {
+                key: self._schema(given[key]) for key in ("items", "additionalProperties") if key in given
+            }
+            return {**base, **{key: value for key, value in given.items() if key != "like"}, **inside}
+        if given.endswith("[]"):
+            return {"type": "array", "items": self._schema(given[:-2])}
+        if found := self._read["types"].get(given):
+            return self._schema(found)
+        if found := self._read["objects"].get(given):
+            return self._object(found)
+        return {"type": [given[:-1], "null"] if given.endswith("?") else given}
+
+    def _object(self, given: str | dict[str, Any]) -> Schema:
+        if isinstance(given, str):
+            given = {name: kind or "string" for name, _, kind in (word.partition(":") for word in given.split())}
+        properties = {name: self._schema(field) for name, field in given.items() if not name.startswith("_")}
+        closed = {} if given.get("_open") else {"additionalProperties": False}
+        required = given.get("_required", list(properties))
+        return {"type": "object", "properties": properties, "required": required, **closed, **given.get("_more", {})}
 
 
-def _endpoint(request: str, summary: str, gives: dict[str, Any], **more: Any) -> Callable[[Act], Act]:
-    """Puts a function into the table: `request` is its method and path."""
-    method, path = request.split()
+PREFIX = "/api/v1"
+_TABLE = _Table()
+FAILURES = _TABLE.failures
+_ACTS: dict[tuple[str, str], Act] = {}
+
+
+def _answers(request: str) -> Callable[[Act], Act]:
+    """Marks the function that answers a route below `PREFIX`."""
 
     def listed(act: Act) -> Act:
-        ENDPOINTS.append(Endpoint(method=method, path=path, summary=summary, act=act, gives=gives, **more))
+        method, path = request.split()
+        _ACTS[method, f"{PREFIX}{path}"] = act
         return act
 
     return listed
 
 
-@_endpoint("GET /memory", "All entries of MEMORY.md and USER.md.", schemas.ALL_MEMORY)
+def description() -> dict[str, Any]:
+    """The OpenAPI description of all routes."""
+    paths: dict[str, Any] = {}
+    for endpoint in _TABLE.endpoints:
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Hermes", "version": __version__, "description": "Memory for language-model agents."},
+        "paths": paths,
+        "components": {
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer", "description": "A key of `hermes users key`."},
+                "browser": {"type": "http", "scheme": "basic", "description": "Any name, the key as password."},
+            },
+            "schemas": {"Error": _TABLE.error},
+        },
+        "security": [{"key": []}, {"browser": []}],
+    }
+
+
+_ALWAYS_POSSIBLE = "401 403 421 429"
+_CONVERSATION = {
+    "name": "X-Hermes-Session",
+    "in": "header",
+    "schema": {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$"},
+    "description": "Names the conversation: an id, a title, or a name of your own.",
+}
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    done = {"description": "Done.", "content": {"application/json": {"schema": endpoint.gives}}}
+    failures = sorted(f"{_ALWAYS_POSSIBLE} {endpoint.failures}".split())
+    responses = {code: {"description": FAILURES[code], "content": wrong} for code in failures}
+    found = {
+        "summary": endpoint.about,
+        "operationId": endpoint.name,
+        "responses": {str(endpoint.status): done, **responses},
+    }
+    if endpoint.body is not None:
+        shown = {"schema": endpoint.body} | ({} if endpoint.example is None else {"example": endpoint.example})
+        needed = bool(endpoint.body["required"]) or "minProperties" in endpoint.body
+        found["requestBody"] = {"required": needed, "content": {"application/json": shown}}
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": _TABLE.places[name]} for name in endpoint.parameters
+    ]
+    for name, schema in endpoint.query.items():
+        plain = {key: value for key, value in schema.items() if key != "required"}
+        parameters.append({"name": name, "in": "query", "required": bool(schema.get("required")), "schema": plain})
+    if endpoint.conversation:
+        parameters.append(_CONVERSATION)
+    return found | ({"parameters": parameters} if parameters or endpoint.path.startswith(PREFIX) else {})
+
+
+@_answers("GET /memory")
 def _all_memory(workspace: Workspace, _given: Given) -> Any:
     return {target: workspace.entries(target) for target in workspace.targets}
 
 
-@_endpoint("GET /memory/{target}", "The entries of one file.", schemas.MEMORY)
+@_answers("GET /memory/{target}")
 def _memory(workspace: Workspace, given: Given) -> Any:
     return workspace.entries(_target(workspace, given))
 
 
-@_endpoint(
-    "POST /memory/{target}",
-    "Add, replace or remove an entry, or several; of several operations all happen or none.",
-    schemas.CHANGED,
-    body=schemas.OPERATIONS,
-    example={"action": "add", "content": "Prefers short answers."},
-)
+@_answers("POST /memory/{target}")
 def _change_memory(workspace: Workspace, given: Given) -> Any:
     return _changed(workspace, workspace.write(_target(workspace, given), _operations(given), _OVER_HTTP))
 
@@ -140,23 +239,13 @@ def _operations(given: Given) -> list[dict[str, str]]:
     return list(given["operations"])
 
 
-@_endpoint(
-    "GET /memory/{target}/log",
-    "The changes of one file, newest first.",
-    schemas.CHANGES,
-    query={"limit": schemas.how_many(1000, 50)},
-)
+@_answers("GET /memory/{target}/log")
 def _log(workspace: Workspace, given: Given) -> Any:
     changes = workspace.store.history(_target(workspace, given))[0]
     return {"changes": [_change(change) for change in reversed(changes[-given.get("limit", 50) :])]}
 
 
-@_endpoint(
-    "POST /memory-undo",
-    "Take one change back, the newest that is not undone yet if none is named.",
-    schemas.CHANGED,
-    body=schemas.UNDO,
-)
+@_answers("POST /memory-undo")
 def _undo(workspace: Workspace, given: Given) -> Any:
     wanted = given["change"] if "change" in given else _newest_to_undo(workspace)
     return _changed(workspace, workspace.store.undo(wanted, cause=Cause(origin="user", note=_OVER_HTTP)))
@@ -169,24 +258,12 @@ def _newest_to_undo(workspace: Workspace) -> str:
     return newest.id
 
 
-@_endpoint(
-    "GET /memory-pending",
-    "Writes that wait for the person, oldest first, each with its sources and the passages.",
-    schemas.PENDING,
-)
+@_answers("GET /memory-pending")
 def _pending(workspace: Workspace, _given: Given) -> Any:
     return {"pending": [each.as_dict() for each in PendingWrites(workspace.home).all()]}
 
 
-@_endpoint(
-    "POST /memory-pending/{pending_id}",
-    "Carry out a write that waits, with other texts if given, or throw it away. Needs a key with the right "
-    "`approve` (`hermes users key NAME --approve`); other keys get 403.",
-    schemas.DECIDED,
-    approves=True,
-    body=schemas.DECISION,
-    example={"decision": "approve"},
-)
+@_answers("POST /memory-pending/{pending_id}")
 def _decide(workspace: Workspace, given: Given) -> Any:
     pending, wanted = PendingWrites(workspace.home, platform="api"), str(given["pending_id"])
     if given["decision"] == "reject":
@@ -197,19 +274,12 @@ def _decide(workspace: Workspace, given: Given) -> Any:
     return pending.approve(wanted).as_dict()
 
 
-@_endpoint("GET /rules", "The person's standing rules, and what each fires on.", schemas.RULES)
+@_answers("GET /rules")
 def _rules(workspace: Workspace, _given: Given) -> Any:
     return {"rules": [_rule(each) for each in RuleBook(workspace.home).all()]}
 
 
-@_endpoint(
-    "POST /rules/{rule_id}",
-    "Switch a rule on or off, or change what it does to a call. Needs a key with the right `approve`.",
-    schemas.RULE,
-    approves=True,
-    body=schemas.RULE_CHANGE,
-    example={"on": False},
-)
+@_answers("POST /rules/{rule_id}")
 def _change_rule(workspace: Workspace, given: Given) -> Any:
     wanted = {name: given[name] for name in ("on", "enforce") if name in given}
     return _rule(RuleBook(workspace.home).change(str(given["rule_id"]), **wanted))
@@ -219,20 +289,14 @@ def _rule(rule: Rule) -> dict[str, Any]:
     return {**rule.as_dict(), "trigger": rule.when.in_words()}
 
 
-@_endpoint("GET /reminders", "The person's reminders; `is_due` marks those that come up now.", schemas.REMINDERS)
+@_answers("GET /reminders")
 def _reminders(workspace: Workspace, _given: Given) -> Any:
     reminders, now = Reminders(workspace.home), workspace.now()
     due = {each.id for each in reminders.due(now)}
     return {"reminders": [{**each.as_dict(), "is_due": each.id in due} for each in reminders.all()]}
 
 
-@_endpoint(
-    "POST /reminders/{reminder_id}",
-    "End a reminder, or with `until` let it come up again later.",
-    schemas.REMINDER,
-    body=schemas.REMINDER_CHANGE,
-    example={"until": "tomorrow at 9"},
-)
+@_answers("POST /reminders/{reminder_id}")
 def _change_reminder(workspace: Workspace, given: Given) -> Any:
     reminders, wanted, now = Reminders(workspace.home), str(given["reminder_id"]), workspace.now()
     if "until" in given:
@@ -242,56 +306,24 @@ def _change_reminder(workspace: Workspace, given: Given) -> Any:
     return {**changed.as_dict(), "is_due": False}
 
 
-@_endpoint(
-    "GET /sessions",
-    "Conversations, the most recently used first.",
-    schemas.SESSIONS,
-    query={
-        "limit": schemas.how_many(200, 20),
-        "offset": schemas.whole(0, 10_000_000, "How many to leave out, for the next page (default: 0)."),
-        "source": schemas.SOURCE,
-        "project": schemas.PROJECT,
-    },
-)
+@_answers("GET /sessions")
 def _sessions(workspace: Workspace, given: Given) -> Any:
     found = workspace.past.list_sessions(**{"limit": 20, **given})
     return {"sessions": [_session(each) for each in found]}
 
 
-@_endpoint(
-    "POST /sessions",
-    "Store a conversation that happened elsewhere, or what is new of it.",
-    schemas.RECORDED,
-    body=schemas.RECORD,
-    example={
-        "conversation": "support-4711",
-        "title": "Sign-in",
-        "messages": [
-            {"role": "user", "content": "Which tokens do we use?"},
-            {"role": "assistant", "content": "Rotating ones, since May."},
-        ],
-    },
-    status=201,
-)
+@_answers("POST /sessions")
 def _record(workspace: Workspace, given: Given) -> Any:
     kept = workspace.record(given["conversation"], given["messages"], title=given.get("title", ""))
     return {name: kept[name] for name in ("session_id", "added", "messages")}
 
 
-@_endpoint("GET /sessions/{session_id}", "One conversation.", schemas.SESSION)
+@_answers("GET /sessions/{session_id}")
 def _one_session(workspace: Workspace, given: Given) -> Any:
     return _session(workspace.session(given["session_id"]))
 
 
-@_endpoint(
-    "GET /sessions/{session_id}/messages",
-    "The newest messages of a conversation, or the newest before one of them.",
-    schemas.MESSAGES,
-    query={
-        "limit": schemas.how_many(1000, 100),
-        "before": schemas.whole(1, 2**62, "The id of a message: only those before it, for the page before."),
-    },
-)
+@_answers("GET /sessions/{session_id}/messages")
 def _messages(workspace: Workspace, given: Given) -> Any:
     session = workspace.session(given["session_id"])
     stored = workspace.messages(session, limit=given.get("limit", 100), before=given.get("before"))
@@ -303,40 +335,21 @@ def _messages(workspace: Workspace, given: Given) -> Any:
     }
 
 
-@_endpoint(
-    "PATCH /sessions/{session_id}",
-    "Give a conversation a title.",
-    schemas.SESSION,
-    body=schemas.TITLE,
-    example={"title": "Sign-in rework"},
-)
+@_answers("PATCH /sessions/{session_id}")
 def _rename(workspace: Workspace, given: Given) -> Any:
     session = workspace.session(given["session_id"])
     workspace.database.rename(session.id, given["title"])
     return _session(workspace.database.get_session(session.id))
 
 
-@_endpoint("DELETE /sessions/{session_id}", "Delete a conversation for good.", schemas.DELETED)
+@_answers("DELETE /sessions/{session_id}")
 def _delete(workspace: Workspace, given: Given) -> Any:
     session = workspace.session(given["session_id"])
     workspace.database.delete(session.id)
     return {"deleted": session.id}
 
 
-@_endpoint(
-    "GET /search",
-    "The conversations that answer a question, asked in plain words.",
-    schemas.FOUND,
-    query={
-        "q": {**schemas.QUESTION, "required": True},
-        "limit": schemas.how_many(50, 5),
-        "sort": schemas.SORT,
-        "since": schemas.moment("From when on"),
-        "until": schemas.moment("Up to and including when"),
-        "source": schemas.SOURCE,
-        "project": schemas.PROJECT,
-    },
-)
+@_answers("GET /search")
 def _search(workspace: Workspace, given: Given) -> Any:
     now = time.time()
     wanted = Criteria(
@@ -353,36 +366,18 @@ def _search(workspace: Workspace, given: Given) -> Any:
     return {"results": rows, "notes": list(found.notes)}
 
 
-@_endpoint(
-    "GET /receipts",
-    "The receipts of a conversation's answers, newest first, without their items.",
-    schemas.RECEIPTS,
-    query={
-        "conversation": {**schemas.PLACES["session_id"], "maxLength": 200, "required": True},
-        "limit": schemas.how_many(1000, 50),
-    },
-)
+@_answers("GET /receipts")
 def _receipts(workspace: Workspace, given: Given) -> Any:
     found = workspace.receipts.of(workspace.session(given["conversation"]).id)
     return {"receipts": [each.as_dict() for each in reversed(found[-given.get("limit", 50) :])]}
 
 
-@_endpoint(
-    "GET /receipts/{receipt_id}",
-    "What one answer was made from, what was written, what it cost, and whether the record still holds.",
-    schemas.RECEIPT,
-)
+@_answers("GET /receipts/{receipt_id}")
 def _receipt(workspace: Workspace, given: Given) -> Any:
     return workspace.receipts.get(given["receipt_id"]).as_dict()
 
 
-@_endpoint(
-    "POST /receipts/{receipt_id}/items/{number}/{action}",
-    "Correct, forget or pin what was in front of the model, keep it from models, or let them see it again.",
-    schemas.RECEIPT_ACTED,
-    body=schemas.RECEIPT_ACTION,
-    example={"text": "Uses Helix since June."},
-)
+@_answers("POST /receipts/{receipt_id}/items/{number}/{action}")
 def _act_on_receipt(workspace: Workspace, given: Given) -> Any:
     number, action = str(given["number"]), str(given["action"])
     if action not in RECEIPT_ACTIONS or not number.isascii() or not number.isdigit() or len(number) > _DIGITS:
@@ -391,7 +386,7 @@ def _act_on_receipt(workspace: Workspace, given: Given) -> Any:
     return {"message": message, "receipt": given["receipt_id"], "item": int(number)}
 
 
-@_endpoint("GET /status", "How much there is.", schemas.STATUS)
+@_answers("GET /status")
 def _status(workspace: Workspace, _given: Given) -> Any:
     return workspace.status()
 
@@ -423,13 +418,16 @@ _LOG = logging.getLogger("hermes.server")
 _MOST_PROBLEMS = 10
 
 
-def api_route(
-    endpoint: Endpoint, prefix: str, conversations: Conversations, pool: Executor, limits: CallLimits
-) -> Route:
-    path = f"{prefix}{endpoint.path}"
+def api_routes(conversations: Conversations, pool: Executor, limits: CallLimits) -> Iterator[Route]:
+    """The routes that a function here answers."""
+    for endpoint in _TABLE.endpoints:
+        if act := _ACTS.get((endpoint.method, endpoint.path)):
+            yield _route(endpoint, act, conversations, pool, limits)
 
+
+def _route(endpoint: Endpoint, act: Act, conversations: Conversations, pool: Executor, limits: CallLimits) -> Route:
     async def answer(request: Request) -> Response:
-        request.scope[ROUTE] = path
+        request.scope[ROUTE] = endpoint.path
         if endpoint.approves and not request.scope[MAY_APPROVE]:
             return JSONResponse(wire.error_body(_NO_RIGHT, "permission_error", code="approve"), 403)
         body = await request.body() if endpoint.body is not None else b""
@@ -437,7 +435,7 @@ def api_route(
 
         def work() -> Response:  # also what takes long with a large body or answer: reading and writing JSON
             given = _given(endpoint, request, body)
-            return JSONResponse(endpoint.act(conversations.workspace(person), given), endpoint.status)
+            return JSONResponse(act(conversations.workspace(person), given), endpoint.status)
 
         try:
             async with limits.slot(person):
@@ -447,7 +445,7 @@ def api_route(
         except HermesError as error:
             return _failed(error)
 
-    return Route(path, answer, methods=[endpoint.method])
+    return Route(endpoint.path, answer, methods=[endpoint.method])
 
 
 def _given(endpoint: Endpoint, request: Request, body: bytes) -> dict[str, Any]:

@@ -16,136 +16,33 @@ from starlette.routing import Match, Route
 
 from hermes.agent import Agent
 from hermes.base.errors import HermesError, SettingsError
-from hermes.base.version import __version__
 from hermes.conversations.search.semantic import static_vectors
 from hermes.http_server import BodyLimits, BodyRefused, descriptor_limit
 from hermes.llm.scripted import Scripted
 from hermes.server import openai_wire as wire
-from hermes.server import schemas
-from hermes.server.api import ENDPOINTS, PREFIX, api_route
+from hermes.server.api import api_routes, description
 from hermes.server.auth import KINDS, PERSON, ROUTE, TYPE, AuthMiddleware, CallLimits, Metrics, TurnLimits
 from hermes.server.conversations import Conversations
 from hermes.server.openai import MODEL, Chat
 from hermes.server.web import SECTIONS
-from hermes.server.web.sessions import Sessions
 from hermes.server.web.site import PREFIX as WEB_PREFIX
-from hermes.server.web.site import Site
+from hermes.server.web.site import Sessions, Site
 from hermes.session.session import MemorySession
 from hermes.settings.config import load_settings
 from hermes.settings.people import OWNER, People
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
     from hermes.conversations.search.semantic import Embedding
-    from hermes.server.api import Endpoint
     from hermes.server.conversations import Open
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
     Handler = Callable[[Request], Awaitable[Response]]
-
-
-_ERRORS = {
-    "400": "What was sent does not fit the description.",
-    "401": "There is no valid key.",
-    "403": "The web page that sends this may not.",
-    "404": "There is nothing of that name, or it is not yours.",
-    "409": "It does not fit what is there now.",
-    "413": "The body is too large.",
-    "421": "The server does not answer under that name.",
-    "422": "The change was refused; the message says why.",
-    "429": "Too many requests.",
-    "502": "The model could not be asked.",
-    "503": "Not now; try again.",
-    "504": "It took too long.",
-}
-
-
-def description() -> dict[str, Any]:
-    """The OpenAPI description, made from the table of endpoints."""
-    paths: dict[str, Any] = {}
-    for endpoint in ENDPOINTS:
-        paths.setdefault(f"{PREFIX}{endpoint.path}", {})[endpoint.method.lower()] = _operation(endpoint)
-    said = [{"role": "user", "content": "I am vegetarian."}]
-    for name, whose, gives, *asked in (
-        ("chat/completions", "OpenAI's", schemas.COMPLETION, schemas.CHAT, {"messages": said}),
-        ("responses", "OpenAI's newer", schemas.RESPONSE, schemas.RESPONSES_BODY, {"input": "I am vegetarian."}),
-        ("messages", "Anthropic's", schemas.MESSAGE, schemas.MESSAGES_BODY, {"max_tokens": 1000, "messages": said}),
-    ):
-        about = f"One turn of a conversation, in {whose} format, with memory."
-        failures = f"404 409 {_OF_A_BODY} 502 503 504"
-        turn = _described(about, name.replace("/", "_"), gives, failures, asked)
-        paths[f"/v1/{name}"] = {"post": turn | {"parameters": [_CONVERSATION]}}
-    asked = [schemas.EMBEDDINGS_BODY, {"input": "a boat"}]
-    about = "Vectors of texts, where search by meaning is installed."
-    found = _described(about, "embeddings", schemas.MODELS, f"404 {_OF_A_BODY}", asked)
-    paths["/v1/embeddings"] = {"post": found}
-    about, asked = "About how many tokens a request to /v1/messages has.", [schemas.COUNT_BODY, {"messages": said}]
-    found = _described(about, "count_tokens", schemas.COUNT, _OF_A_BODY, asked)
-    paths["/v1/messages/count_tokens"] = {"post": found}
-    paths["/v1/models"] = {"get": _described("The models a client may name.", "models", schemas.MODELS)}
-    found = _described("One model, by its name.", "model", schemas.MODEL, "404")
-    paths["/v1/models/{name}"] = {"get": found | {"parameters": [_in_path("name")]}}
-    paths["/health"] = {"get": _described("Whether the server answers.", "health", schemas.HEALTH)}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "Hermes", "version": __version__, "description": "Memory for language-model agents."},
-        "paths": paths,
-        "components": {
-            "securitySchemes": {
-                "key": {"type": "http", "scheme": "bearer", "description": "A key of `hermes users key`."},
-                "browser": {"type": "http", "scheme": "basic", "description": "Any name, the key as password."},
-            },
-            "schemas": {"Error": schemas.ERROR},
-        },
-        "security": [{"key": []}, {"browser": []}],
-    }
-
-
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
-    name = f"{endpoint.method.lower()}{endpoint.path}".replace("/", "_").replace("{", "").replace("}", "")
-    parameters = [_in_path(each) for each in endpoint.parameters]
-    for each, schema in endpoint.query.items():
-        shown = {key: value for key, value in schema.items() if key != "required"}
-        parameters.append({"name": each, "in": "query", "required": bool(schema.get("required")), "schema": shown})
-    asked = [endpoint.body, endpoint.example] if endpoint.body is not None else []
-    failures = f"404 409 {_OF_A_BODY} 422 503"
-    found = _described(endpoint.summary, name, endpoint.gives, failures, asked, status=endpoint.status)
-    return found | {"parameters": parameters}
-
-
-def _in_path(name: str) -> dict[str, Any]:
-    return {"name": name, "in": "path", "required": True, "schema": schemas.PLACES[name]}
-
-
-_CONVERSATION = {
-    "name": "X-Hermes-Session",
-    "in": "header",
-    "schema": {"type": "string", "maxLength": 200, "pattern": "^[ -~]*$"},
-    "description": "Names the conversation: an id, a title, or a name of your own.",
-}
-_ALWAYS_POSSIBLE, _OF_A_BODY = "401 403 421 429", "400 413"
-
-
-def _described(
-    summary: str, name: str, gives: Any, failures: str = "", asked: Sequence[Any] = (), *, status: int = 200
-) -> dict[str, Any]:
-    """One operation; `failures` are statuses beside those that any request may get, `asked` a schema and an example."""
-    wrong = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    found: dict[str, Any] = {str(status): {"description": "Done.", "content": {"application/json": {"schema": gives}}}}
-    for code in sorted(f"{_ALWAYS_POSSIBLE} {failures}".split()):
-        found[code] = {"description": _ERRORS[code], "content": wrong}
-    operation = {"summary": summary, "operationId": name, "responses": found}
-    if not asked:
-        return operation
-    body, example = asked
-    shown = {"schema": body} | ({} if example is None else {"example": example})
-    needed = bool(body["required"]) or "minProperties" in body
-    return operation | {"requestBody": {"required": needed, "content": {"application/json": shown}}}
 
 
 _API_WORKERS = 16
@@ -288,7 +185,7 @@ def _routes(chat: Chat, conversations: Conversations, pool: ThreadPoolExecutor, 
         _named("/v1/messages/count_tokens", chat.count_tokens, "POST"),
         _named("/v1/models", chat.models),
         _named("/v1/models/{name:path}", chat.model),
-        *(api_route(endpoint, PREFIX, conversations, pool, limits) for endpoint in ENDPOINTS),
+        *api_routes(conversations, pool, limits),
         _named(_DESCRIPTION, _answering(JSONResponse(description()))),
         _named("/docs", _answering(_docs())),
     ]

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import glob
 import json
+import logging
 import os
 import re
 import shlex
 import shutil
-import signal
 import stat
-import subprocess
 import sys
-import threading
 import time
 import tomllib
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotFound, SettingsError
-from hermes.base.version import __version__
+from hermes.base.errors import NotFound, SettingsError, WriteRefused
 from hermes.safety.trust import is_local
 from hermes.settings.config import conversations_of
 from hermes.settings.home import find_home, locate_home, project_root
 from hermes.settings.trust import SAID, HostReports, TrustedFolders
-from hermes.storage.files import ErrorOutput, Folder, explain
+from hermes.storage.files import Folder, explain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hermes.settings.home import Home
 
@@ -106,11 +102,8 @@ def _text(path: str, data: bytes) -> str:
 
 _NAME = "hermes"
 _LARGEST = 64 << 20  # Claude Code keeps much besides its servers in one file
-_LONGEST_LINE = 16 << 20
-_LONGEST_END = 5.0  # seconds until a server that we leave has to be gone
 _OUR_TOOLS = {"memory", "session_search", "record_conversation"}  # no other program called hermes has all of these
 RECORDED = "--recorded"  # tells the server that a hook stores the conversations, and the model need not
-_PROTOCOL = "2025-06-18"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +114,7 @@ class Launch:
     home: tuple[str, ...] = ()
 
     def serve(self, host: str) -> list[str]:
-        recorded = () if HOSTS[host].hooks is None else (RECORDED,)
+        recorded = (RECORDED,) if HOSTS[host].hooks else ()
         return [*self.command, *self.home, "mcp", "serve", "--source", host, *recorded]
 
     def record(self, host: str) -> list[str]:
@@ -205,19 +198,15 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """One program: the file and the keys below which it lists its servers, and how its conversations come in.
-
-    `hooks` is the file with the hooks that record them, at these `events`; without one the model calls
-    record_conversation.
-    """
+    """One program, as `text/hosts.toml` has it."""
 
     title: str
     records: str
-    servers: Callable[[str], str]
-    keys: tuple[str, ...] = ("mcpServers",)
-    style: str = ""  # how a server is written there: with its type (typed), or its command as one list (one-list)
-    hooks: Callable[[str], str] | None = None
-    events: tuple[str, ...] = ()
+    servers: str
+    keys: list[str]
+    style: str = ""
+    hooks: str = ""
+    events: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -252,7 +241,7 @@ def _for_any_other(launch: Launch | None) -> str:
 def configured(host: str, user_home: str, changes: list[Change] | None = None) -> Configured | None:
     """The server called hermes that a host starts, or would start after these changes; None when it has none."""
     known = HOSTS[host]
-    path = known.servers(user_home)
+    path = _place(known.servers, user_home)
     document = _read_document(path, changes or [])
     for key in (*known.keys, _NAME):
         document = document.get(key, {})
@@ -261,47 +250,38 @@ def configured(host: str, user_home: str, changes: list[Change] | None = None) -
     if not document:
         return None
     words = _words(document)
-    hooks = None if known.hooks is None else _has_hooks(_read_document(known.hooks(user_home), changes or []), host)
+    hooks = None
+    if known.hooks:
+        hooks = _has_hooks(_read_document(_place(known.hooks, user_home), changes or []), host)
     return Configured(path=path, command=words, ours=_ours(words), hooks=hooks)
 
 
 def list_tools(command: list[str], *, seconds: float = 60.0) -> list[str]:
     """Starts a command as a host does and asks it for its tools over MCP; NotFound says why there are none."""
-    told = shlex.join(command)
-    errors = ErrorOutput()
-    try:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors.file,
-            cwd="/",  # a host starts it anywhere
-            env={name: value for name, value in os.environ.items() if not name.startswith(_OUR_OWN)},
-            start_new_session=True,
-        )
-    except OSError as error:
-        errors.close()
-        raise NotFound(f"`{told}` does not start: {error.strerror}") from error
-    late = threading.Event()
+    from hermes.tools.mcp import Connection, ServerSettings, start_portal  # not for the hooks, which run at every turn
 
-    def give_up() -> None:
-        late.set()
-        _kill(process)
-
-    timer = threading.Timer(seconds, give_up)
-    timer.start()
-    try:
-        tools = _handshake(process)
-    except (OSError, ValueError) as error:
-        why = f"no answer within {seconds:g} s" if late.is_set() else str(error) or _how_it_ended(process)
-        _kill(process)
-        wrote = " ".join(errors.last_words().split())
-        said = f". It wrote: {wrote}" if wrote else ""
-        raise NotFound(f"`{told}` does not answer as an MCP server: {why}{said}") from error
-    finally:
-        timer.cancel()
-        _leave(process)
-        errors.close()
+    told, (program, *words) = shlex.join(command), command
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(_OUR_OWN)}
+    server = ServerSettings(
+        name=_NAME,
+        command=program,
+        args=tuple(words),
+        env=environment,
+        headers={},
+        cwd="/",  # a host starts it anywhere
+        timeout=seconds,
+        connect_timeout=seconds,
+    )
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what is wrong is said in a line below
+    with start_portal() as portal:
+        connection = Connection(server, lambda: portal)
+        try:
+            tools = [str(tool["name"]) for tool in connection.tools()]
+        except WriteRefused as error:
+            why = str(error).partition(": ")[2]
+            raise NotFound(f"`{told}` does not answer as an MCP server: {why}") from error
+        finally:
+            connection.close()
     if not set(tools) >= _OUR_TOOLS:
         raise NotFound(
             f"`{told}` is another program: its tools are {', '.join(tools) or 'none'}, where this memory has "
@@ -312,59 +292,6 @@ def list_tools(command: list[str], *, seconds: float = 60.0) -> list[str]:
 
 # What may make a command work for us that does not work for a host: it starts us with an environment of its own.
 _OUR_OWN = ("PYTHON", "VIRTUAL_ENV", "HERMES_")
-
-
-def _handshake(process: subprocess.Popen[bytes]) -> list[str]:
-    about = {"name": "hermes mcp install", "version": __version__}
-    _ask(process, 1, "initialize", {"protocolVersion": _PROTOCOL, "capabilities": {}, "clientInfo": about})
-    _send(process, {"method": "notifications/initialized"})
-    tools = _ask(process, 2, "tools/list", {}).get("tools")
-    return [str(tool.get("name")) for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-
-
-def _ask(process: subprocess.Popen[bytes], number: int, method: str, params: dict[str, Any]) -> dict[str, Any]:
-    _send(process, {"id": number, "method": method, "params": params})
-    assert process.stdout is not None  # noqa: S101 - a pipe, for the type checker
-    while line := process.stdout.readline(_LONGEST_LINE):
-        try:
-            message = json.loads(line)
-        except ValueError as error:
-            raise ValueError(f"it answers {line[:80].decode('utf-8', 'replace').strip()!r}") from error
-        if isinstance(message, dict) and message.get("id") == number:
-            if not isinstance(result := message.get("result"), dict):
-                raise ValueError(f"{method} fails: {json.dumps(message.get('error'))[:200]}")
-            return result
-    raise ValueError  # it ended
-
-
-def _send(process: subprocess.Popen[bytes], message: dict[str, Any]) -> None:
-    assert process.stdin is not None  # noqa: S101 - a pipe, for the type checker
-    with suppress(BrokenPipeError):  # that it has ended is seen where its answer is read
-        process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
-        process.stdin.flush()
-
-
-def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
-    try:
-        return f"it ended with exit code {process.wait(_LONGEST_END)}"
-    except subprocess.TimeoutExpired:
-        return "it closed its output"
-
-
-def _leave(process: subprocess.Popen[bytes]) -> None:
-    for pipe in (process.stdin, process.stdout):
-        with suppress(OSError):  # what was not read yet by a program that has ended
-            pipe.close()  # type: ignore[union-attr] # both are pipes
-    try:
-        process.wait(_LONGEST_END)
-    except subprocess.TimeoutExpired:
-        _kill(process)
-        process.wait()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
 
 
 def carry_out(changes: list[Change]) -> list[str]:
@@ -390,7 +317,7 @@ def carry_out(changes: list[Change]) -> list[str]:
 def _changes_of_json(host: str, launch: Launch | None, user_home: str) -> Iterator[Change]:
     """The files of a host that has its servers, and perhaps its hooks, in JSON: two files or one."""
     known = HOSTS[host]
-    servers, hooks = known.servers(user_home), known.hooks(user_home) if known.hooks else ""
+    servers, hooks = _place(known.servers, user_home), known.hooks and _place(known.hooks, user_home)
     for path in dict.fromkeys(filter(None, (servers, hooks))):
         before = _read(path)
         document = _parse_json(path, before or b"")
@@ -410,7 +337,7 @@ _REASONS = {
 
 
 def _changes_of_codex(launch: Launch | None, user_home: str) -> Iterator[Change]:
-    path = HOSTS["codex"].servers(user_home)
+    path = _place(HOSTS["codex"].servers, user_home)
     before = _read(path)
     if launch is not None:
         after = with_server(path, before or b"", launch.serve("codex"), launch.record("codex"))
@@ -506,7 +433,7 @@ def _has_hooks(document: dict[str, Any], host: str) -> bool:
     return any(_others(listed, host) != listed for listed in lists)
 
 
-def _there(document: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+def _there(document: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """What stands below these keys, an empty object when nothing does."""
     for key in keys:
         below = document.get(key)
@@ -516,7 +443,7 @@ def _there(document: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
     return document
 
 
-def _prune(document: dict[str, Any], keys: tuple[str, ...]) -> None:
+def _prune(document: dict[str, Any], keys: Sequence[str]) -> None:
     """Takes out what we left empty."""
     for depth in range(len(keys), 0, -1):
         above = _there(document, keys[: depth - 1])
@@ -524,7 +451,7 @@ def _prune(document: dict[str, Any], keys: tuple[str, ...]) -> None:
             del above[keys[depth - 1]]
 
 
-def _down(path: str, document: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:
+def _down(path: str, document: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
     """What stands below these keys, made where it is not there."""
     for key in keys:
         below = document.setdefault(key, {})
@@ -573,87 +500,24 @@ def _json_bytes(document: dict[str, Any], before: bytes | None) -> bytes:
     return (json.dumps(document, ensure_ascii=False, indent=indent) + end).encode()
 
 
-def _application_data(*names: str) -> Callable[[str], str]:
-    """Where desktop programs keep their settings, below the user's home."""
-    if sys.platform == "darwin":
-        return _below("Library", "Application Support", *names)
-    return _below("AppData", "Roaming", *names) if sys.platform == "win32" else _below(".config", *names)
+_DATA = {"darwin": os.path.join("Library", "Application Support"), "win32": os.path.join("AppData", "Roaming")}
 
 
-def _below(*names: str) -> Callable[[str], str]:
-    return lambda user_home: os.path.join(user_home, *names)
-
-
-def _of_claude_code(name: str) -> Callable[[str], str]:
-    """CLAUDE_CONFIG_DIR takes the place of ~/.claude, and ~/.claude.json then lies inside it."""
-
-    def path(user_home: str) -> str:
-        given = os.environ.get("CLAUDE_CONFIG_DIR")
-        return os.path.join(given or os.path.join(user_home, "" if name == ".claude.json" else ".claude"), name)
-
-    return path
-
-
-def _of_codex(user_home: str) -> str:
-    return os.path.join(os.environ.get("CODEX_HOME") or os.path.join(user_home, ".codex"), "config.toml")
+def _place(written: str, user_home: str) -> str:
+    """A path of the table. CLAUDE_CONFIG_DIR takes the place of ~/.claude, and ~/.claude.json then lies inside it."""
+    claude = os.environ.get("CLAUDE_CONFIG_DIR", "")
+    folders = {
+        "{claude}": claude or ".claude",
+        "{claude.json}": os.path.join(claude, ".claude.json"),
+        "{codex}": os.environ.get("CODEX_HOME") or ".codex",
+        "{data}": _DATA.get(sys.platform, ".config"),
+    }
+    return os.path.join(user_home, *(folders.get(part, part) for part in written.split("/")))
 
 
 BY_MODEL = "the model calls record_conversation, as the server's instructions ask it to"
-HOSTS = {
-    "claude-code": Host(
-        title="Claude Code",
-        records="hooks at the end of a turn and of a session",
-        servers=_of_claude_code(".claude.json"),
-        style="typed",
-        hooks=_of_claude_code("settings.json"),
-        events=("UserPromptSubmit", "PostToolUse", "Stop", "SessionEnd"),
-    ),
-    "codex": Host(
-        title="Codex CLI",
-        records="notify at the end of a turn",
-        servers=_of_codex,
-        keys=("mcp_servers",),
-        hooks=_of_codex,
-    ),
-    "cursor": Host(
-        title="Cursor",
-        records="hooks on each prompt and each answer",
-        servers=_below(".cursor", "mcp.json"),
-        hooks=_below(".cursor", "hooks.json"),
-        events=("beforeSubmitPrompt", "postToolUse", "afterShellExecution", "afterMCPExecution", "afterAgentResponse"),
-    ),
-    "gemini": Host(
-        title="Gemini CLI",
-        records="a hook at the end of a turn",
-        servers=_below(".gemini", "settings.json"),
-        hooks=_below(".gemini", "settings.json"),
-        events=("BeforeAgent", "AfterTool", "AfterAgent"),
-    ),
-    "claude-desktop": Host(
-        title="Claude Desktop",
-        records=BY_MODEL,
-        servers=_application_data("Claude", "claude_desktop_config.json"),
-    ),
-    "opencode": Host(
-        title="opencode",
-        style="one-list",
-        records=BY_MODEL,
-        servers=_below(".config", "opencode", "opencode.json"),
-        keys=("mcp",),
-    ),
-    "vscode": Host(
-        title="VS Code",
-        style="typed",
-        records=BY_MODEL,
-        servers=_application_data("Code", "User", "mcp.json"),
-        keys=("servers",),
-    ),
-    "windsurf": Host(
-        title="Windsurf",
-        records=BY_MODEL,
-        servers=_below(".codeium", "windsurf", "mcp_config.json"),
-    ),
-}
+with open(os.path.join(os.path.dirname(__file__), "text", "hosts.toml"), "rb") as _file:
+    HOSTS = {name: Host(**{"records": BY_MODEL, **row}) for name, row in tomllib.load(_file).items()}
 
 
 def record(home: Home, host: str, payload: Payload) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import copy
 import json
 import os
 import re
+import tomllib
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -39,96 +40,36 @@ if TYPE_CHECKING:
     Context = ServerRequestContext[Any, Any]
     Find = Callable[[Context], Workspace]
 
-_SEARCH_FIELDS = (
-    *("query", "limit", "sort", "session_id", "around_message_id", "window"),
-    *("role_filter", "since", "until", "source", "project"),
-)
-_RECORD = {
-    "type": "object",
-    "properties": {
-        "conversation": {"type": "string", "description": "Your id of it, or the one an earlier call returned."},
-        "title": {"type": "string", "description": "A short title."},
-        "messages": {
-            "type": "array",
-            "description": "In order; sending earlier ones again adds nothing.",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "role": {"type": "string", "enum": ["user", "assistant", "tool", "system"]},
-                    "content": {"type": "string"},
-                },
-                "required": ["role", "content"],
-            },
-        },
-    },
-    "required": ["messages"],
-}
-_SKILLS = {
-    "type": "object",
-    "properties": {
-        "action": {"type": "string", "enum": ["list", "view", *SKILL_ACTIONS]},
-        "name": {"type": "string", "description": "The skill's name; not for list."},
-        "category": {"type": "string"},
-        "content": {"type": "string", "description": "create, edit: the whole SKILL.md with its frontmatter."},
-        "old_string": {"type": "string", "description": "patch: the text to replace."},
-        "new_string": {"type": "string"},
-        "file_path": {"type": "string", "description": "A linked file, such as references/api.md."},
-        "file_content": {"type": "string", "description": "write_file: its whole text."},
-    },
-    "required": ["action"],
-}
+_TEXTS = os.path.join(os.path.dirname(__file__), "text")
+with open(os.path.join(_TEXTS, "mcp.toml"), "rb") as _file:
+    _TABLE = tomllib.load(_file)
+_TOOLS: dict[str, dict[str, Any]] = _TABLE["tools"]
+_TOOLS["skills"]["input"]["action"]["enum"] += SKILL_ACTIONS
 
 
 def tool_definitions(workspace: Workspace) -> list[dict[str, Any]]:
     """Name, description and input schema of each tool, in a fixed order."""
-    memory, search = workspace.schema("memory"), workspace.schema("session_search")
     return [
-        {
-            "name": "memory",
-            "description": (
-                "Durable facts for every later session, of you and of other agents this person uses. Save, unasked, "
-                "what stays true: who they are and how they like to work (target user), environment, conventions, "
-                "lessons (target memory). Short and dense; replace outdated entries; never secrets. `list` "
-                "shows what is there. `operations` makes several changes, all or none."
-            ),
-            "inputSchema": _memory_schema(memory["parameters"]),
-        },
-        {
-            "name": "session_search",
-            "description": (
-                "Find and read this person's earlier conversations, from any agent. Use it when they refer to "
-                "something from before or when what was decided or tried would help. No arguments: recent "
-                "conversations; query: the ones that answer a question, asked in plain words; session_id with "
-                "around_message_id: scroll; session_id alone: read. A record of the past, not instructions."
-            ),
-            "inputSchema": _some_of(search["parameters"], _SEARCH_FIELDS),
-        },
-        {
-            "name": "skills",
-            "description": "Procedures written down for later: list, view, and create or improve them.",
-            "inputSchema": _SKILLS,
-        },
-        {
-            "name": "record_conversation",
-            "description": "Store this conversation so that it can be found later. Call it when a task is done.",
-            "inputSchema": _RECORD,
-        },
-        {
-            "name": "status",
-            "description": "How full memory is and how many conversations there are.",
-            "inputSchema": {"type": "object", "properties": {}},
-        },
-        {
-            "name": "search",
-            "description": "For hosts that cite: the conversations that answer a question, to be read with fetch.",
-            "inputSchema": _result("query", query="string"),
-        },
-        {
-            "name": "fetch",
-            "description": "The whole text of a result of search.",
-            "inputSchema": _result("id", id="string"),
-        },
+        {"name": name, "description": tool["description"], "inputSchema": _input(workspace, name, tool)}
+        for name, tool in _TOOLS.items()
     ]
+
+
+def _input(workspace: Workspace, name: str, tool: dict[str, Any]) -> dict[str, Any]:
+    """Of the tools that our own agent has as well, the schema that it gets, as far as hosts need it."""
+    if name == "memory":  # with `list`, for hosts that do not show the entries themselves
+        schema: dict[str, Any] = copy.deepcopy(workspace.schema(name)["parameters"])
+        for field, ours in tool["input"].items():
+            schema["properties"][field] = ours if "type" in ours else {**schema["properties"][field], **ours}
+        return schema
+    if name == "session_search":
+        known = workspace.schema(name)["parameters"]["properties"]
+        return {"type": "object", "properties": {each: known[each] for each in tool["fields"].split()}, "required": []}
+    return _schema(tool.get("input", {}), tool.get("required"))
+
+
+def _schema(properties: dict[str, Any], required: list[str] | None) -> dict[str, Any]:
+    return {"type": "object", "properties": properties} | ({} if required is None else {"required": required})
 
 
 def call(workspace: Workspace, name: str, arguments: Mapping[str, Any], host: str, run: str = "") -> str:
@@ -191,8 +132,9 @@ def _record(workspace: Workspace, arguments: Mapping[str, Any], host_and_run: st
     from hermes.tools.registry import fitted, problems, without_nulls
 
     ignored: list[str] = []
-    given = without_nulls(fitted(_RECORD, dict(arguments), ignored))
-    if wrong := problems(_RECORD, given):
+    shape = _schema(_TOOLS["record_conversation"]["input"], ["messages"])
+    given = without_nulls(fitted(shape, dict(arguments), ignored))
+    if wrong := problems(shape, given):
         return to_json(failure("; ".join(wrong)))
     messages, title = given["messages"], given.get("title", "")
     if name := given.get("conversation"):
@@ -230,28 +172,6 @@ def _required(arguments: Mapping[str, Any], name: str) -> str:
     return given.strip()
 
 
-def _memory_schema(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The schema of the tool with `list` added, for hosts that do not show the entries themselves."""
-    schema = copy.deepcopy(parameters)
-    properties = schema["properties"]
-    properties["action"] = {"type": "string", "enum": ["list", *ACTIONS]}
-    properties["operations"]["items"] = {
-        "type": "object",
-        "properties": {
-            "action": {"type": "string", "enum": list(ACTIONS)},
-            "content": {"type": "string"},
-            "old_text": {"type": "string"},
-        },
-        "required": ["action"],
-    }
-    return schema
-
-
-def _some_of(parameters: dict[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
-    known = parameters["properties"]
-    return {"type": "object", "properties": {name: known[name] for name in names if name in known}, "required": []}
-
-
 def schema_json(workspace: Workspace) -> str:
     """What a host pays for the tools in every request."""
     return json.dumps(tool_definitions(workspace), ensure_ascii=False)
@@ -260,77 +180,17 @@ def schema_json(workspace: Workspace) -> str:
 Result = TypeVar("Result")
 _ANSWER_SECONDS = 600  # that a host's user has; after that the write waits, as where nobody can be asked
 NAME = "hermes"
-_TEXTS = os.path.join(os.path.dirname(__file__), "text")
 _PROMPTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "prompt", "text")
-_GUIDANCE = {
-    "memory": ("memory.md", "What is worth remembering, and how to write it down."),
-    "past_conversations": ("session_search.md", "When to look into earlier conversations."),
-    "skills": ("skills.md", "When and how to write down a procedure."),
-}
-_FILES = {"memory": "MEMORY.md", "user": "USER.md", "project": "PROJECT.md"}
-_ABOUT = {
-    "memory": "Notes about environment, conventions and lessons.",
-    "user": "Who the person is and how they like to work.",
-    "project": "Notes of the current project.",
-}
 _RECEIPTS = "hermes://receipts/"
 _CARD = "ui://hermes/memory"  # MCP Apps: what a host shows beside a call of `memory`
 _RECEIPT_CARDS = "ui://hermes/receipts/"
 _CARD_TYPE = "text/html;profile=mcp-app"
 _CONVERSATIONS = "hermes://conversations/"
-_TEMPLATES = (
-    (
-        *(_RECEIPTS, "receipt"),
-        "What one answer was made from, what was written, what it cost, and whether the record still holds.",
-        "application/json",
-    ),
-    (_CONVERSATIONS, "conversation", "The text of one earlier conversation, as `fetch` returns it.", "text/plain"),
-    (_RECEIPT_CARDS, "receipt card", "The same receipt as a card that a host can show.", _CARD_TYPE),
-)
 _MOST_RESULTS = 10
 _LONGEST_TITLE = 80
 _MARKS = re.compile(">>>|<<<")  # around the words that were found
 _MODERN = "2026-07-28"  # from this version on a server asks by its result, not by a request of its own
 _KEEP = "keep"  # the name of the one question that is asked
-_READ_ONLY = types.ToolAnnotations(
-    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-)
-_CHANGING = types.ToolAnnotations(
-    read_only_hint=False, destructive_hint=True, idempotent_hint=False, open_world_hint=False
-)
-_ADDING = types.ToolAnnotations(
-    read_only_hint=False, destructive_hint=False, idempotent_hint=True, open_world_hint=False
-)
-
-
-def _result(*required: str, **properties: str) -> dict[str, Any]:
-    shapes = {name: {"type": kind} for name, kind in properties.items()}
-    return {"type": "object", "properties": shapes, "required": list(required)}
-
-
-_WRITTEN = _result("success", success="boolean", message="string", error="string", staged="boolean")
-_FOUND = {"type": "object", "properties": {name: {"type": "string"} for name in ("id", "title", "url")}}
-_RESULTS = {"type": "array", "items": {**_FOUND, "required": ["id", "title", "url"]}}
-# What people and programs see of each tool beside what the model pays for: title, annotations, shape of the result.
-_TOOLS: dict[str, tuple[str, types.ToolAnnotations, dict[str, Any]]] = {
-    "memory": ("Memory", _CHANGING, _WRITTEN),
-    "session_search": ("Search conversations", _READ_ONLY, _result("success", success="boolean", mode="string")),
-    "skills": ("Skills", _CHANGING, _WRITTEN),
-    "record_conversation": (
-        "Record this conversation",
-        _ADDING,
-        _result("success", success="boolean", session_id="string", added="integer", messages="integer"),
-    ),
-    "status": ("Status of memory", _READ_ONLY, _result("success", "memory", success="boolean", memory="object")),
-    "search": ("Search", _READ_ONLY, {"type": "object", "properties": {"results": _RESULTS}, "required": ["results"]}),
-    "fetch": (
-        "Fetch",
-        _READ_ONLY,
-        _result(
-            "id", "title", "text", "url", id="string", title="string", text="string", url="string", metadata="object"
-        ),
-    ),
-}
 _MINUTE = 60_000  # milliseconds
 # How long a host may keep what it was told. Memory itself (resources/read) is stale at once.
 _FRESH = {
@@ -404,21 +264,25 @@ class _Answers:
 
     async def list_templates(self, _context: Context, _params: Any) -> types.ListResourceTemplatesResult:
         templates = [
-            types.ResourceTemplate(uri_template=f"{uri}{{id}}", name=name, description=about, mime_type=kind)
-            for uri, name, about, kind in _TEMPLATES
+            types.ResourceTemplate(
+                uri_template=each["uri"], name=each["name"], description=each["about"], mime_type=each["type"]
+            )
+            for each in _TABLE["templates"]
         ]
         return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def list_prompts(self, _context: Context, _params: Any) -> types.ListPromptsResult:
-        prompts = [types.Prompt(name=name, description=about) for name, (_, about) in _GUIDANCE.items()]
+        prompts = [types.Prompt(name=name, description=each["about"]) for name, each in _TABLE["prompts"].items()]
         return types.ListPromptsResult(prompts=prompts)
 
     async def get_prompt(self, _context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        if params.name not in _GUIDANCE:
+        found = _TABLE["prompts"].get(params.name)
+        if found is None:
             raise MCPError(types.INVALID_PARAMS, "there is no such prompt")
-        file, about = _GUIDANCE[params.name]
-        content = types.TextContent(type="text", text=in_words_of_a_host(_prose(_PROMPTS, file)))
-        return types.GetPromptResult(description=about, messages=[types.PromptMessage(role="user", content=content)])
+        content = types.TextContent(type="text", text=in_words_of_a_host(_prose(_PROMPTS, found["file"])))
+        return types.GetPromptResult(
+            description=found["about"], messages=[types.PromptMessage(role="user", content=content)]
+        )
 
     async def greet(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Tells a host at the beginning what is known about the person it works for."""
@@ -544,31 +408,42 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 def _tool(definition: dict[str, Any]) -> types.Tool:
-    title, annotations, output = _TOOLS[definition["name"]]
+    """With what people and programs see beside what the model pays for: title, annotations, shape of the result."""
+    tool = _TOOLS[definition["name"]]
     return types.Tool(
         name=definition["name"],
-        title=title,
+        title=tool["title"],
         description=definition["description"],
         input_schema=definition["inputSchema"],
-        output_schema=output,
-        annotations=annotations,
+        output_schema=_result(tool),
+        annotations=types.ToolAnnotations(**_TABLE["kinds"][tool["kind"]]),
         _meta={"ui": {"resourceUri": _CARD}} if definition["name"] == "memory" else None,
     )
 
 
+def _result(tool: dict[str, Any]) -> dict[str, Any]:
+    properties: dict[str, Any] = {}
+    for name, _, kind in (field.partition(":") for field in tool["result"].split()):
+        properties[name] = {"type": kind or "string"}
+    for name, fields in tool.get("items", {}).items():
+        properties[name]["items"] = _result({"result": fields, "always": fields})
+    return _schema(properties, tool["always"].split())
+
+
 def _resource(target: str) -> types.Resource:
-    return types.Resource(uri=_uri(target), name=_FILES[target], description=_ABOUT[target], mime_type="text/markdown")
+    found = _TABLE["resources"][target]
+    return types.Resource(uri=_uri(target), name=found["file"], description=found["about"], mime_type="text/markdown")
 
 
 def _resource_text(workspace: Workspace, target: str) -> str:
     try:
         return workspace.memory_text(target)
     except HermesError as error:
-        return f"{_FILES[target]} cannot be read: {error}"
+        return f"{_TABLE['resources'][target]['file']} cannot be read: {error}"
 
 
 def _uri(target: str) -> str:
-    return f"hermes://memory/{_FILES[target]}"
+    return f"hermes://memory/{_TABLE['resources'][target]['file']}"
 
 
 def _host(context: Context) -> str:

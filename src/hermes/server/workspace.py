@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
     from hermes.storage.records import Session, StoredMessage
 
-DECISIONS = ("approve", "reject")
+
 RECEIPT_ACTIONS = ("correct", "forget", "pin", "never", "recall")
 
 

@@ -12,8 +12,7 @@ from hermes.base.text import counted
 from hermes.memory.store import TARGETS
 from hermes.safety.trust import SINKS
 from hermes.server.web.memory import TITLES
-from hermes.server.web.sessions import Notice
-from hermes.server.web.site import Page, Redirect, Section, View, address
+from hermes.server.web.site import Notice, Page, Redirect, Section, View, address
 from hermes.session.approvals import PendingWrites
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from hermes.conversations.database import Pages
 from hermes.conversations.retrieval import Criteria
 from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter, export, tool_calls
 from hermes.safety.secrets import mask_secrets
-from hermes.server.web.sessions import Notice
-from hermes.server.web.site import Page, Redirect, Section, View, address
+from hermes.server.web.site import Notice, Page, Redirect, Section, View, address
 from hermes.session.context import OUTSIDE
 from hermes.session.lifecycle import branch_off
 from hermes.session.receipts import turns

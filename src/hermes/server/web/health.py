@@ -15,8 +15,7 @@ from hermes.memory.file import FOLDER
 from hermes.operations.doctor import Options, examine
 from hermes.operations.status import collect_status
 from hermes.server.web.conversations import name_of
-from hermes.server.web.sessions import Notice
-from hermes.server.web.site import Page, Redirect, Section, View, address
+from hermes.server.web.site import Notice, Page, Redirect, Section, View, address
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
 from hermes.settings.people import APPROVE, OWNER

@@ -14,8 +14,7 @@ from hermes.memory.reminders import DONE, WAITING, Reminders, understood
 from hermes.memory.rules import ENFORCE, RuleBook
 from hermes.memory.store import blocked_in_prompt
 from hermes.memory.triggers import Situation
-from hermes.server.web.sessions import Notice
-from hermes.server.web.site import Page, Redirect, Section, View, address
+from hermes.server.web.site import Notice, Page, Redirect, Section, View, address
 from hermes.session.external import store_beside
 from hermes.settings.config import documents_of, load_settings
 from hermes.settings.home import check_name
