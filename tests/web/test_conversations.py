@@ -11,6 +11,8 @@ from web_page import Visitor, own_page
 from web_payloads import PAYLOADS, harmless
 
 from hermes import MemorySession
+from hermes.base.text import in_words
+from hermes.conversations.database import SessionDB
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 
@@ -114,6 +116,23 @@ def test_renaming_branching_exporting_and_deleting(ann: Visitor, ann_home: Home)
     ann.get(at)
     assert "Deleted" in ann.post(f"{at}/delete").text
     assert ann.get(at).status_code == 404
+
+
+@pytest.mark.proves("web.conversations")
+def test_a_search_shows_when_the_conversations_took_place(ann: Visitor, ann_home: Home) -> None:
+    days = (1_750_000_000.0, 1_750_000_000.0 + 3 * 86_400)
+    with SessionDB.open(ann_home.join("state.db")) as db:
+        for at in days:
+            session = db.create_session(source="cli", title=None, started_at=at)
+            db.append(session, {"role": "user", "content": "The boat needs paint.", "timestamp": at})
+    shown = ann.get("/ui/conversations?q=boat").text
+    assert all(in_words(at, '<th scope="row">%Y-%m-%d</th>') in shown for at in days)
+    with SessionDB.open(ann_home.join("state.db")) as db:
+        later = days[0] + 90 * 86_400
+        session = db.create_session(source="cli", title=None, started_at=later)
+        db.append(session, {"role": "user", "content": "The boat is dry.", "timestamp": later})
+    shown = ann.get("/ui/conversations?q=boat").text
+    assert all(in_words(at, '<th scope="row">%Y-%m</th>') in shown for at in (*days, later))
 
 
 @pytest.mark.proves("web.session")

@@ -79,4 +79,7 @@ def test_the_budget_of_background_work_and_an_idle_review_are_shown(page: Browse
     page.open("/ui/health")
     page.says("the last 2 runs of the review changed nothing and took 2,020 tokens")
     shown = dict(zip((each.text for each in page.all("dt")), (each.text for each in page.all("dd")), strict=True))
-    assert (shown["Background work: tokens"], shown["Background work: tokens per day"]) == ("1,010", "5,000")
+    assert shown["Background work today"] == "1,010 of 5,000 tokens, $0.00, 1 call"
+    rows = page.all("figure[data-chart=tokens] tbody tr")
+    newest = [each.get_attribute("textContent") for each in rows[-1].find_elements("css selector", "td")][1:]
+    assert newest == ["0", "0", "1,010"]

@@ -94,6 +94,15 @@ class Background:
         kept = self._database.store.meta_from(f"{_SPENT}{self._day()}:")
         return {task: {"tokens": 0, "cost": 0.0, "calls": 0, **_opened(text)} for task, text in kept}
 
+    def by_day(self) -> dict[str, dict[str, float]]:
+        """Tokens and dollars of all tasks, for the days that are kept."""
+        days: dict[str, dict[str, float]] = {}
+        for key, text in self._database.store.meta_from(_SPENT):
+            day, kept = days.setdefault(key.partition(":")[0], {"tokens": 0, "cost": 0.0}), _opened(text)
+            for name in day:
+                day[name] += kept.get(name, 0)
+        return days
+
     # What waits for the next day.
 
     def wait(self, session_id: str, about: Iterable[str], why: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from markdown_it import MarkdownIt
@@ -107,13 +108,12 @@ def _marked(snippet: str) -> Markup:
 
 
 def _timeline(matches: Sequence[Match]) -> list[dict[str, Any]]:
-    """When the conversations found took place: months with how many, oldest first, quiet months left out."""
-    by_month: dict[str, int] = {}
-    for each in sorted(matches, key=lambda match: match.session.last_active):
-        month = in_words(each.session.last_active, "%Y-%m")
-        by_month[month] = by_month.get(month, 0) + 1
-    most = max(by_month.values(), default=1)
-    return [{"month": month, "count": count, "share": round(100 * count / most)} for month, count in by_month.items()]
+    """When the conversations found took place: months, or days of one month, with how many; quiet ones left out."""
+    moments = sorted(match.session.last_active for match in matches)
+    months, days = (Counter(in_words(moment, shape) for moment in moments) for shape in ("%Y-%m", "%Y-%m-%d"))
+    counted_by = months if len(months) > 1 else days
+    most = max(counted_by.values(), default=1)
+    return [{"when": when, "count": count, "share": round(100 * count / most)} for when, count in counted_by.items()]
 
 
 def _read(ask: Ask) -> Page:
@@ -271,6 +271,7 @@ _LABELS = {
     "recalled": "Recalled",
     "announcement": "Memory update",
     "folder_notes": "Notes of a folder",
+    "rules": "Standing rules",
     "overlay": "Host's text",
 }
 

@@ -6,6 +6,7 @@ Nothing that anybody said or stored is read for the People page.
 from __future__ import annotations
 
 import os
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,13 @@ from hermes.operations.doctor import Options, examine
 from hermes.operations.status import collect_status
 from hermes.server.web.conversations import name_of
 from hermes.server.web.site import Notice, Page, Redirect, Section, View, address
+from hermes.session.background import Background
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
 from hermes.settings.people import APPROVE, OWNER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from hermes.server.web.site import Ask
     from hermes.settings.people import People, Person
@@ -36,14 +38,16 @@ _MISSES = 15
 def _show(ask: Ask) -> Page:
     workspace = ask.workspace
     sessions = workspace.past.list_sessions(limit=_CONVERSATIONS, begun=True)
-    days = _by_day(sessions)
+    days = _by_day(sessions, Background(workspace.past, load_settings(workspace.home)).by_day())
+    misses = _misses(ask, sessions[:_LOOKED_AT])
     values = {
         "days": days,
         "shares": [(day["day"], day["share"]) for day in days],
-        "tokens": [(day["day"], day["input"], day["output"]) for day in days],
-        "costs": [(day["day"], round(day["cost"], 4)) for day in days],
+        "tokens": [(day["day"], day["input"], day["output"], int(day["tokens"])) for day in days],
+        "costs": [(day["day"], round(day["cost"], 4), round(day["background"], 4)) for day in days],
         "said": [(day["day"], day["messages"]) for day in days],
-        "misses": _misses(ask, sessions[:_LOOKED_AT]),
+        "misses": misses,
+        "reasons": Counter(miss["why"] for miss in misses).most_common(),
         "conversations": len(sessions),
         "status": collect_status(workspace.home, load_settings(workspace.home), count=False),
         "checks": None,
@@ -58,12 +62,16 @@ def _doctor(ask: Ask) -> Page:
     return Page(template=page.template, values={**page.values, "checks": checks})
 
 
-def _by_day(sessions: Iterable[Session]) -> list[dict[str, Any]]:
-    """Tokens, cost and cached share of the conversations last used on a day, oldest first."""
-    days: dict[str, dict[str, Any]] = {}
+def _by_day(sessions: Iterable[Session], background: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
+    """Tokens, cost and cached share of the conversations last used on a day and of background work, oldest first."""
+    nothing = dict.fromkeys(("input", "output", "cached", "messages", "tokens", "cost", "background"), 0)
+    days: dict[str, dict[str, Any]] = {
+        name: {**nothing, "day": name, "tokens": spent["tokens"], "background": spent["cost"]}
+        for name, spent in background.items()
+    }
     for each in sessions:
         name = in_words(each.last_active, "%Y-%m-%d")
-        day = days.setdefault(name, {"day": name, "input": 0, "output": 0, "cached": 0, "cost": 0.0, "messages": 0})
+        day = days.setdefault(name, {**nothing, "day": name})
         day["input"] += each.input_tokens
         day["output"] += each.output_tokens
         day["cached"] += each.cache_read_tokens

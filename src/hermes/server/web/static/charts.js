@@ -13,12 +13,13 @@
     const colour = (name) => { const probe = document.createElement("span"); probe.style.color = `var(${name})`; figure.append(probe); const found = getComputedStyle(probe).color; probe.remove(); return found; };
     const days = rows.map((cells) => Date.parse(`${cells[0].textContent.trim()}T12:00:00Z`) / 1000);
     const data = [days, ...names.map((_, at) => rows.map((cells) => number(cells[at + 1])))];
+    const shortDay = (seconds) => new Date(seconds * 1000).toLocaleDateString(undefined, { day: "numeric", month: "short", timeZone: "UTC" });
     const axis = { stroke: colour("--soft"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: `12px ${style.fontFamily}` };
     const place = figure.querySelector(".chart");
     const options = {
       width: place.clientWidth, height: 180, legend: { show: names.length > 1 }, cursor: { y: false },
-      series: [{ value: "{YYYY}-{MM}-{DD}" }, ...names.map((name, at) => ({ label: name, stroke: colour(COLOURS[at % 3]), width: 2, points: { size: 6 }, spanGaps: true }))],
-      axes: [axis, { ...axis, size: 64 }],
+      series: [{ label: "Day", value: "{YYYY}-{MM}-{DD}" }, ...names.map((name, at) => ({ label: name, stroke: colour(COLOURS[at % 3]), width: 2, points: { size: 6 }, spanGaps: true }))],
+      axes: [{ ...axis, values: (_u, ticks) => ticks.map(shortDay), incrs: [86400, 2 * 86400, 7 * 86400] }, { ...axis, size: 64 }],
       scales: figure.dataset.chart === "share" ? { y: { range: [0, 100] } } : { y: { range: (_u, _low, high) => [0, high || 1] } },
     };
     const plot = new uPlot(options, data, place);
