@@ -12,7 +12,7 @@ from hermes.base.text import counted
 from hermes.memory.store import TARGETS
 from hermes.safety.trust import SINKS
 from hermes.server.web.memory import TITLES
-from hermes.server.web.site import Notice, Page, Redirect, Section, View, address
+from hermes.server.web.site import Notice, Page, Redirect, Section, View, address, paged
 from hermes.session.approvals import PendingWrites
 
 if TYPE_CHECKING:
@@ -37,15 +37,8 @@ def _writes(workspace: Workspace) -> PendingWrites:
 
 def _show(ask: Ask) -> Page:
     waiting = _writes(ask.workspace)
-    pending, page = waiting.all(), ask.number("page")
-    shown = pending[(page - 1) * _EACH : page * _EACH]
-    values = {
-        "pending": [_card(each) for each in shown],
-        "count": len(pending),
-        "unreadable": len(waiting.unreadable()),
-        "page": page,
-        "pages": max(1, -(-len(pending) // _EACH)),
-    }
+    shown, pages = paged(waiting.all(), ask, _EACH)
+    values = {"pending": [_card(each) for each in shown], "unreadable": len(waiting.unreadable()), **pages}
     return Page(template="approvals.html", values=values)
 
 

@@ -16,7 +16,7 @@ from hermes.memory.file import FOLDER
 from hermes.operations.doctor import Options, examine
 from hermes.operations.status import collect_status
 from hermes.server.web.conversations import name_of
-from hermes.server.web.site import Notice, Page, Redirect, Section, View, address
+from hermes.server.web.site import Notice, Page, Redirect, Section, View, address, paged
 from hermes.session.background import Background
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
@@ -120,12 +120,10 @@ def _show_people(ask: Ask) -> Page:
 
 def _people_page(ask: Ask, made: dict[str, str]) -> Page:
     people, settings = _people(ask), load_settings(ask.workspace.home)
-    everybody, page = people.all(), ask.number("page")
+    shown, pages = paged(people.all(), ask, _EACH)
     values = {
-        "people": [_person(ask, each) for each in everybody[(page - 1) * _EACH : page * _EACH]],
-        "count": len(everybody),
-        "page": page,
-        "pages": max(1, -(-len(everybody) // _EACH)),
+        "people": [_person(ask, each) for each in shown],
+        **pages,
         "requests": settings.integer("server.requests_per_minute"),
         "turns": settings.integer("server.turns_per_person"),
         "owner": OWNER,

@@ -14,7 +14,7 @@ from hermes.memory.reminders import DONE, WAITING, Reminders, understood
 from hermes.memory.rules import ENFORCE, RuleBook
 from hermes.memory.store import blocked_in_prompt
 from hermes.memory.triggers import Situation
-from hermes.server.web.site import Notice, Page, Redirect, Section, View, address
+from hermes.server.web.site import Notice, Page, Redirect, Section, View, address, paged
 from hermes.session.external import store_beside
 from hermes.settings.config import documents_of, load_settings
 from hermes.settings.home import check_name
@@ -161,19 +161,6 @@ def _add(ask: Ask) -> Redirect:
     return _back(store, written)
 
 
-def _edit(ask: Ask) -> Redirect:
-    store = _store(ask)
-    target = _target(ask, store)
-    written = store.replace(target, _entry(ask, store, target), ask.field("text"), cause=_BY_HAND, whole=True)
-    return _back(store, written)
-
-
-def _remove(ask: Ask) -> Redirect:
-    store = _store(ask)
-    target = _target(ask, store)
-    return _back(store, store.remove(target, _entry(ask, store, target), cause=_BY_HAND, whole=True))
-
-
 def _pin(ask: Ask) -> Redirect:
     store = _store(ask)
     target = _target(ask, store)
@@ -184,17 +171,23 @@ def _pin(ask: Ask) -> Redirect:
     return Redirect(to=address("memory", project=store.project), notice=Notice(said))
 
 
-def _accept(ask: Ask) -> Redirect:
-    """Notes that the person has looked at an entry that others wrote; one that no prompt may show stays hidden."""
-    store = _store(ask)
+def _change(ask: Ask) -> Redirect:
+    """What a person does to one entry; accepting one that no prompt may show leaves it hidden."""
+    store, action = _store(ask), ask.path["action"]
     target = _target(ask, store)
-    return _back(store, store.accept(target, _entry(ask, store, target), cause=_BY_HAND))
-
-
-def _archive(ask: Ask) -> Redirect:
-    store = _store(ask)
-    target = _target(ask, store)
-    return _back(store, store.archive(target, _entry(ask, store, target), cause=_BY_HAND))
+    entry = _entry(ask, store, target)
+    match action:
+        case "edit":
+            written = store.replace(target, entry, ask.field("text"), cause=_BY_HAND, whole=True)
+        case "remove":
+            written = store.remove(target, entry, cause=_BY_HAND, whole=True)
+        case "archive":
+            written = store.archive(target, entry, cause=_BY_HAND)
+        case "accept":
+            written = store.accept(target, entry, cause=_BY_HAND)
+        case _:
+            raise NotFound(f"nothing of an entry is called {action!r}")
+    return _back(store, written)
 
 
 def _restore(ask: Ask) -> Redirect:
@@ -253,20 +246,17 @@ def _history(ask: Ask) -> Page:
         with suppress(HermesError):  # one file that cannot be read does not hide the others
             histories.append(store.history(target)[0])
     changes = in_order(*histories)[::-1]
-    page = ask.number("page")
-    shown = changes[(page - 1) * _CHANGES_EACH : page * _CHANGES_EACH]
+    shown, pages = paged(changes, ask, _CHANGES_EACH)
     undone = {change.undoes for change in changes if change.undoes}
     values = {
-        "changes": [_change(change, undone) for change in shown],
-        "page": page,
-        "pages": max(1, -(-len(changes) // _CHANGES_EACH)),
-        "count": len(changes),
+        "changes": [_shown(change, undone) for change in shown],
+        **pages,
         "project": store.project,
     }
     return Page(template="history.html", values=values)
 
 
-def _change(change: Change, undone: set[str]) -> dict[str, Any]:
+def _shown(change: Change, undone: set[str]) -> dict[str, Any]:
     edits = [(edit.before, edit.after) for edit in change.edits]
     return {
         "id": change.id,
@@ -307,13 +297,10 @@ MEMORY = Section(
         View(path="/history", act=_history),
         View(path="/undo", method="POST", act=_undo),
         View(path="/{target}", method="POST", act=_add),
-        View(path="/{target}/{entry}/edit", method="POST", act=_edit),
-        View(path="/{target}/{entry}/remove", method="POST", act=_remove),
         View(path="/{target}/{entry}/pin", method="POST", act=_pin),
-        View(path="/{target}/{entry}/accept", method="POST", act=_accept),
-        View(path="/{target}/{entry}/archive", method="POST", act=_archive),
         View(path="/{target}/{entry}/restore", method="POST", act=_restore),
         View(path="/{target}/{entry}/move", method="POST", act=_move),
+        View(path="/{target}/{entry}/{action}", method="POST", act=_change),
     ),
 )
 

@@ -19,7 +19,7 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qs, quote, urlencode
 
 import jinja2
@@ -34,7 +34,7 @@ from hermes.server.auth import ROUTE, WEB_SESSION, Buckets
 from hermes.settings.people import OWNER
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from concurrent.futures import Executor
 
     from starlette.requests import Request
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from hermes.settings.people import Key, People
 
 PREFIX = "/ui"
+Item = TypeVar("Item")
 _HERE = os.path.dirname(__file__)
 _LOG = logging.getLogger("hermes.server")
 _THEME, _THEMES, _YEAR = "hermes-theme", ("light", "dark"), 365 * 86_400
@@ -130,6 +131,13 @@ def address(section: str, *parts: str, **query: Any) -> str:
     path = "/".join([PREFIX, section, *(quote(part, safe="") for part in parts)])
     given = {name: value for name, value in query.items() if value not in ("", None)}
     return f"{path}?{urlencode(given)}" if given else path
+
+
+def paged(items: Sequence[Item], ask: Ask, each: int) -> tuple[Sequence[Item], dict[str, int]]:
+    """The items of the page that is asked for, and what its navigation shows."""
+    page = ask.number("page")
+    shown = items[(page - 1) * each : page * each]
+    return shown, {"page": page, "pages": max(1, -(-len(items) // each)), "count": len(items)}
 
 
 class Site:
