@@ -69,11 +69,13 @@ def test_exports_of_mem0_openmemory_and_letta_come_in(home: Path, hermes: Comman
     lines = b"".join(json.dumps({"content": f"Fact {n}"}).encode() + b"\n" for n in range(2))
     (tmp_path / "open.jsonl.gz").write_bytes(gzip.compress(lines))
     made.letta(tmp_path / "skipper.af", first_generation=False)
-    for name in ("mem0.json", "open.zip", "open.jsonl.gz", "skipper.af"):
+    with zipfile.ZipFile(tmp_path / "packed.zip", "w") as archive:
+        archive.writestr("memories.jsonl.gz", gzip.compress(b'{"content": "Fact 2"%9999s}' % b""))
+    for name in ("mem0.json", "open.zip", "open.jsonl.gz", "packed.zip", "skipper.af"):
         ran = hermes("memory", "import", str(tmp_path / name), "--yes")
         assert ran.code == 0, (name, ran.err)
     store = MemoryStore.open(home)
-    assert store.entries("memory") == ("Vegetarian", "Has a dog", "Lives in Lima", "Fact 0", "Fact 1")
+    assert store.entries("memory") == ("Vegetarian", "Has a dog", "Lives in Lima", "Fact 0", "Fact 1", "Fact 2")
     assert store.entries("user") == ("Sails a dinghy called Moth.",)
 
 
@@ -94,5 +96,12 @@ def test_poison_is_refused_and_damage_reported(home: Path, hermes: Command, tmp_
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04")
     assert hermes("memory", "import", str(tmp_path / "broken.zip"), "--yes").code == 1
     assert hermes("memory", "import", str(tmp_path / "nothing"), "--yes").code == 1
+    bomb = gzip.compress(b"[" + b" " * (65 << 20) + b"]")
+    (tmp_path / "bomb.jsonl.gz").write_bytes(bomb)
+    with zipfile.ZipFile(tmp_path / "bomb.zip", "w") as archive:
+        archive.writestr("memories.json.gz", bomb)
+    for name in ("bomb.jsonl.gz", "bomb.zip"):
+        ran = hermes("memory", "import", str(tmp_path / name), "--yes")
+        assert (ran.code, "bytes; it was not read" in ran.err) == (1, True), ran.err
     (tmp_path / "what.xyz").write_text("x", encoding="utf-8")
     assert hermes("memory", "import", str(tmp_path / "what.xyz"), "--yes").code == 2

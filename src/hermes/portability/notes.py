@@ -112,6 +112,7 @@ FORMATS = ("claude-code", "codex", "mem0", "openmemory", "letta", "markdown")
 CLAUDE_CODE, CODEX, MEM0, OPENMEMORY, LETTA, MARKDOWN = FORMATS
 _MEMORIES = re.compile(r"memor[^/]*\.(json|jsonl|gz)$")
 _ANY_JSON = re.compile(r"\.(json|jsonl|gz)$")
+_LARGEST = 64 << 20  # more than any export of memories has
 _ABOUT_THE_PERSON = ("human", "user", "profile", "persona_user")
 _CODEX_NOTES = ("AGENTS.md", os.path.join("memories", "MEMORY.md"), os.path.join("memories", "memory_summary.md"))
 
@@ -208,7 +209,8 @@ def _markdown(found: ForeignMemory, path: str, target: str | None) -> None:
 
 def _documents(found: ForeignMemory, path: str, form: str, target: str | None) -> None:
     try:
-        items = list(json_items(path, inside=_MEMORIES)) or list(json_items(path, inside=_ANY_JSON))
+        found_in = (list(json_items(path, inside=names, most=_LARGEST)) for names in (_MEMORIES, _ANY_JSON))
+        items = next(filter(None, found_in), [])
     except (OSError, EOFError) as error:
         raise DamagedFile(f"{path} cannot be read ({error}); export it again") from error
     if form == LETTA or (items and is_letta(items[0])):

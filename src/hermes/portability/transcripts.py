@@ -20,7 +20,7 @@ import zlib
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -635,6 +635,7 @@ SUFFIXES = (".jsonl", ".json", ".af", ".zip", ".db", ".sqlite", ".sqlite3")
 _DATABASE = b"SQLite format 3\x00"
 _BEGINNING = 1 << 18
 _FIRST_LINES = 20
+_LARGEST_DOCUMENT = 64 << 30
 _INSIDE = re.compile(r"(^|/)conversations(-\d+)?\.json$")
 
 
@@ -758,12 +759,18 @@ def _by_line(head: bytes) -> str | None:
 
 
 def json_items(
-    path: str, on_bytes: Callable[[int], None] | None = None, inside: re.Pattern[str] = _INSIDE
+    path: str,
+    on_bytes: Callable[[int], None] | None = None,
+    inside: re.Pattern[str] = _INSIDE,
+    most: int = _LARGEST_DOCUMENT,
 ) -> Iterator[Any]:
-    """The items of a JSON document, or of those in a zip archive whose names match `inside`; `.gz` is unpacked."""
+    """The items of a JSON document, or of those in a zip archive whose names match `inside`; `.gz` is unpacked.
+
+    A document with more than `most` bytes is refused.
+    """
     if not zipfile.is_zipfile(path):
         with open(path, "rb") as file:
-            yield from items(_unpacked(path, file), path, on_bytes)
+            yield from items(_Bounded(file, path, most), path, on_bytes)
         return
     try:
         with zipfile.ZipFile(path) as archive:
@@ -773,28 +780,28 @@ def json_items(
                 if info.flag_bits & 1:
                     raise DamagedFile(f"{info.filename} in {path} is encrypted; unpack it first")
                 with archive.open(info) as file:
-                    given = _unpacked(info.filename, _Bounded(file, info.file_size))
-                    yield from items(given, f"{path}:{info.filename}")
+                    name = f"{path}:{info.filename}"
+                    announced = most if name.endswith(".gz") else min(most, info.file_size)
+                    yield from items(_Bounded(file, name, announced), name)
                 if on_bytes is not None:
                     on_bytes(info.compress_size)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
         raise DamagedFile(f"{path} is not a complete zip archive ({error}); download it again") from error
 
 
-def _unpacked(name: str, file: Readable) -> Readable:
-    return _Bounded(gzip.GzipFile(fileobj=cast("IO[bytes]", file)), LONGEST_ITEM) if name.endswith(".gz") else file
-
-
 class _Bounded:
-    """Reads at most as many bytes as the archive announced, or as an unpacked file may have."""
+    """Refuses a document with more bytes than its archive announced, or than its reader expects."""
 
-    def __init__(self, file: Readable, most: int) -> None:
-        self._file = file
-        self._left = most
+    def __init__(self, file: IO[bytes], name: str, most: int) -> None:
+        self._file = gzip.GzipFile(fileobj=file) if name.endswith(".gz") else file
+        self._name = name
+        self._most = self._left = most
 
     def read(self, count: int, /) -> bytes:
-        data = self._file.read(min(count, self._left))
+        data = self._file.read(min(count, self._left + 1))
         self._left -= len(data)
+        if self._left < 0:
+            raise DamagedFile(f"{self._name} has more than {self._most:,} bytes; it was not read")
         return data
 
 
