@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from chat_server import APP_TOKEN, TOKEN, chat_server
+from chat_server import APP_TOKEN, PATIENCE, TOKEN, chat_server
 from gateway_home import ECHO, running
 
 from hermes import MemorySession, MemoryStore
@@ -72,8 +73,14 @@ def connected(home: Path, server: ChatServer) -> Iterator[Gateway]:
 
 
 def _eventually(holds: Any, server: ChatServer) -> bool:
-    with server.changed:
-        return any(holds() or server.changed.wait(0.05) or holds() for _ in range(400))
+    """Whether it comes to hold. It may depend on more than the server, so a change there is only a reason to look."""
+    end = time.monotonic() + PATIENCE
+    while not holds():
+        if time.monotonic() > end:
+            return False
+        with server.changed:
+            server.changed.wait(0.05)
+    return True
 
 
 def ask(server: Any, gateway: Gateway, user: int, text: str) -> str:

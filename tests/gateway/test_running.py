@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -221,7 +222,9 @@ def test_a_monitor_that_is_switched_off_says_nothing(caplog: pytest.LogCaptureFi
         monitor.start()
         monitor.stop()
     assert caplog.messages == []
-    assert Monitor(seconds=1, resident=lambda: 5 << 20).look().rss_mb == 5.0
+    monitor = Monitor(seconds=1, resident=lambda: 5 << 20)
+    monitor.look()
+    assert monitor.last["rss_mb"] == 5.0
 
 
 @pytest.mark.proves("gateway.status")
@@ -320,4 +323,30 @@ def test_a_chat_does_not_wait_behind_one_that_came_just_before() -> None:
         workers.add("ann", 1)
         workers.add("bob", 2)
         assert workers.settle(20)
+    assert workers.close(20)
+
+
+@pytest.mark.internal("a wake-up that reaches somebody who waits for the end must not be lost to the workers")
+def test_what_comes_while_somebody_waits_until_all_is_done_is_begun() -> None:
+    hold, before = threading.Event(), sys.getswitchinterval()
+
+    def work(event: threading.Event) -> None:
+        event.wait(20) if event is hold else event.set()
+
+    workers = Workers(work, most=2)
+    workers.add("long", hold)
+    waiting = [threading.Thread(target=workers.settle, args=(60,)) for _ in range(4)]
+    sys.setswitchinterval(1e-6)  # threads change places everywhere
+    try:
+        for each in waiting:
+            each.start()
+        for number in range(2_000):
+            done = threading.Event()
+            workers.add(f"short {number}", done)
+            assert done.wait(10)
+    finally:
+        sys.setswitchinterval(before)
+        hold.set()
+    for each in waiting:
+        each.join()
     assert workers.close(20)

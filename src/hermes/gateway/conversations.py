@@ -162,12 +162,8 @@ class Conversations:
         most: int = 128,
         open_agent: Callable[..., Agent] = Agent.open,
     ) -> None:
-        self._home_of = home_of
-        self._ledger = ledger
-        self._policy = policy
-        self._clock = clock
-        self._most = most
-        self._open_agent = open_agent
+        self._home_of, self._open_agent = home_of, open_agent
+        self._ledger, self._policy, self._clock, self._most = ledger, policy, clock, most
         self._lock = threading.Lock()
         self._chats: OrderedDict[str, OpenChat] = OrderedDict()
 

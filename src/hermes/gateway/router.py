@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import (
@@ -64,34 +65,25 @@ _TOO_LONG = (
 _BROKEN = "Sorry, I cannot answer this; the operator has to look at it (message {number} in the log)."
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Router:
     """Turns one stored message into an answer."""
 
-    def __init__(
-        self,
-        platforms: Mapping[str, Platform],
-        ledger: Ledger,
-        conversations: Conversations,
-        commands: Commands,
-        *,
-        clock: Callable[[], float],
-        stream_seconds: float = 1.5,
-    ) -> None:
-        self._platforms = platforms
-        self._ledger = ledger
-        self._conversations = conversations
-        self._commands = commands
-        self._clock = clock
-        self._stream_seconds = stream_seconds
-        self._failures: dict[int, int] = {}
+    platforms: Mapping[str, Platform]
+    ledger: Ledger
+    conversations: Conversations
+    commands: Commands
+    clock: Callable[[], float]
+    stream_seconds: float = 1.5
+    failures: dict[int, int] = field(default_factory=dict)  # deliveries in a row that failed, by message
 
     def handle(self, number: int) -> float | None:
         """Works on one message; None when it is done, or the seconds until it should be tried again."""
         try:
-            entry = self._ledger.entry(number)
+            entry = self.ledger.entry(number)
             if entry is not None and entry.state in (NEW, RUNNING):
                 self._answer(entry)
-                entry = self._ledger.entry(number)
+                entry = self.ledger.entry(number)
             return None if entry is None or entry.state == DONE else self._deliver(entry)
         except HermesError as error:  # our own files cannot be read or written: nothing is lost, it is tried again
             _LOG.error("message %s will be tried again: %s", number, error)
@@ -102,7 +94,7 @@ class Router:
     # --- the answer --------------------------------------------------------------------------------------------------
 
     def _answer(self, entry: Entry) -> None:
-        self._ledger.attempted(entry.id)
+        self.ledger.attempted(entry.id)
         if entry.message.heard:
             return self._hear(entry)
         session = ""
@@ -119,32 +111,32 @@ class Router:
         except Exception:  # noqa: BLE001 - a turn runs tools, providers and plug-ins: other people's code may raise anything
             _LOG.exception("message %s could not be answered", entry.id)
             text, outcome = _BROKEN.format(number=entry.id), "failed"
-        platform, message = self._platforms[entry.message.platform], entry.message
+        platform, message = self.platforms[entry.message.platform], entry.message
         questions: list[tuple[str, Buttons]] = []
         asked: list[str] = []
         if session:
-            questions, told, asked = self._commands.questions(entry, buttons=platform.buttons)
+            questions, told, asked = self.commands.questions(entry, buttons=platform.buttons)
             text = f"{text}\n\n({told})" if told else text
         pieces = platform.split(text) or [_EMPTY]
         if message.pressed:  # the message with the button becomes the answer
-            self._ledger.drafted(entry.id, message.message)
+            self.ledger.drafted(entry.id, message.message)
             word, _, wanted = message.text.removeprefix("/memory ").partition(" ")
             if word == "show" and text.startswith("```"):
                 pieces, questions = [], [(text, buttons_for(wanted, shown=True))]
-        self._ledger.answered(entry.id, pieces, outcome, session=session, questions=questions)
-        return self._ledger.ask(entry.person, message.kind, asked)
+        self.ledger.answered(entry.id, pieces, outcome, session=session, questions=questions)
+        return self.ledger.ask(entry.person, message.kind, asked)
 
     def _hear(self, entry: Entry) -> None:
         """Keeps what was said in a group without being said to us; a crash in the middle does not keep it twice."""
-        with self._conversations.entered(entry) as (agent, _):
+        with self.conversations.entered(entry) as (agent, _):
             session = agent.session
             done, begun = ("", False) if entry.state == NEW else earlier_answer(agent, entry)
             if not begun:
-                self._ledger.begin(entry, session.id, session.last_id)
+                self.ledger.begin(entry, session.id, session.last_id)
                 session.record({"role": "user", "content": spoken(entry.message, entry.message.text)})
             if not done:  # models want every message to be followed by one of theirs
                 session.record({"role": "assistant", "content": _HEARD})
-            self._ledger.answered(entry.id, [], "heard", session=session.id)
+            self.ledger.answered(entry.id, [], "heard", session=session.id)
 
     def _reply(self, entry: Entry) -> tuple[str, str, str]:
         """The answer, how it came about, and the session it belongs to."""
@@ -152,10 +144,10 @@ class Router:
             return _BROKEN.format(number=entry.id), "given up", ""
         if not entry.message.text.strip():
             return _ONLY_TEXT, "not a text", ""
-        said = self._commands.answer(entry)
+        said = self.commands.answer(entry)
         if said is not None:
             return said, "command", ""
-        with self._conversations.entered(entry) as (agent, told):
+        with self.conversations.entered(entry) as (agent, told):
             return self._turn(entry, agent, told)
 
     def _turn(self, entry: Entry, agent: Agent, told: str) -> tuple[str, str, str]:
@@ -164,10 +156,10 @@ class Router:
         if answered:
             return _whole(told, answered, []), "answered before", session.id
         if not begun:
-            self._ledger.begin(entry, session.id, session.last_id)
-        show = _Draft(self._platforms[entry.message.platform], entry, self._ledger, self._stream_seconds)
+            self.ledger.begin(entry, session.id, session.last_id)
+        show = _Draft(self.platforms[entry.message.platform], entry, self.ledger, self.stream_seconds)
         notices: list[str] = []
-        events = agent.go_on() if begun else agent.turn(spoken(entry.message, self._ledger.words(entry)))
+        events = agent.go_on() if begun else agent.turn(spoken(entry.message, self.ledger.words(entry)))
         try:
             end = _follow(events, show, notices)
         except ModelError as error:
@@ -182,25 +174,25 @@ class Router:
     # --- the delivery ------------------------------------------------------------------------------------------------
 
     def _deliver(self, entry: Entry) -> float | None:
-        platform, outcome = self._platforms[entry.message.platform], ""
+        platform, outcome = self.platforms[entry.message.platform], ""
         if entry.message.pressed:
             with suppress(Later, Never):  # only the sign of waiting on the button
                 platform.acknowledge(entry.message)
         try:
-            for piece in self._ledger.pieces(entry.id):
+            for piece in self.ledger.pieces(entry.id):
                 if platform.edits:
                     self._fill(platform, entry, piece)
                 else:
                     platform.send(entry.message, piece.text, delivery=f"{entry.message.update}.{piece.number}")
-                self._ledger.delivered(entry.id, piece.number)
+                self.ledger.delivered(entry.id, piece.number)
         except Later as error:
             _LOG.warning("the answer to message %s will be sent later: %s", entry.id, error)
             return error.seconds or self._pause(entry.id)
         except Never as error:  # blocked, left, deleted: nobody is there to read it
             _LOG.warning("the answer to message %s cannot be delivered: %s", entry.id, error)
             outcome = "undeliverable"
-        self._ledger.done(entry, self._clock(), outcome)
-        self._failures.pop(entry.id, None)
+        self.ledger.done(entry, self.clock(), outcome)
+        self.failures.pop(entry.id, None)
         return None
 
     def _fill(self, platform: Platform, entry: Entry, piece: Piece) -> None:
@@ -216,11 +208,11 @@ class Router:
 
     def _send_draft(self, platform: Platform, entry: Entry, piece: int) -> str:
         sent = platform.send(entry.message, DRAFT, delivery=f"{entry.message.update}.{piece}")
-        self._ledger.sent(entry.id, piece, sent)
+        self.ledger.sent(entry.id, piece, sent)
         return sent
 
     def _pause(self, number: int) -> float:
-        failures = self._failures[number] = self._failures.get(number, -1) + 1
+        failures = self.failures[number] = self.failures.get(number, -1) + 1
         return _PAUSES[min(failures, len(_PAUSES) - 1)]
 
 
@@ -324,21 +316,14 @@ _LIKE_A_COMMAND = re.compile(r"/[A-Za-z][A-Za-z0-9_-]*")  # a path goes on with 
 _FOLDER = re.compile("/(?:bin|boot|dev|etc|home|lib|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """`waiting` says how many messages of a chat wait for an answer."""
+    """What people can tell the gateway. `messages_waiting` says how many messages of a chat wait for an answer."""
 
-    def __init__(
-        self,
-        directory: Directory,
-        conversations: Conversations,
-        ledger: Ledger,
-        *,
-        waiting: Callable[[str], int],
-    ) -> None:
-        self._directory = directory
-        self._conversations = conversations
-        self._ledger = ledger
-        self._messages_waiting = waiting
+    directory: Directory
+    conversations: Conversations
+    ledger: Ledger
+    messages_waiting: Callable[[str], int]
 
     def answer(self, entry: Entry) -> str | None:
         """The answer to a command; None when it is no command, and a model should see it."""
@@ -367,21 +352,21 @@ class Commands:
         return f"This account is already that of {entry.message.speaker or entry.person}."
 
     def new(self, entry: Entry, _rest: str) -> str:
-        self._conversations.start_over(entry, ON_REQUEST)
+        self.conversations.start_over(entry, ON_REQUEST)
         return "A new conversation. What I remember is still there; /continue goes back."
 
     def stop(self, entry: Entry, _rest: str) -> str:
-        stopped = self._conversations.interrupt(entry.chat_key)
-        left = max(0, self._messages_waiting(entry.chat_key))
+        stopped = self.conversations.interrupt(entry.chat_key)
+        left = max(0, self.messages_waiting(entry.chat_key))
         more = f" {left} of your messages still wait for an answer." if left else ""
         return ("I stop." if stopped else "There is nothing to stop.") + more
 
     def status(self, entry: Entry, _rest: str) -> str:
         lines = [f"You are {entry.message.speaker or entry.person}."]
-        if self._ledger.chat(entry.chat_key) is None:
+        if self.ledger.chat(entry.chat_key) is None:
             lines.append("There is no conversation here yet.")
         else:
-            with self._conversations.entered(entry) as (agent, told):
+            with self.conversations.entered(entry) as (agent, told):
                 about, model = agent.session.about(), agent.model
             lines += [told] if told else []
             tokens = about.input_tokens + about.output_tokens
@@ -390,12 +375,12 @@ class Commands:
                 f"This conversation: {title}, {counted(about.message_count, 'message')}, {tokens:,} tokens.",
                 f"Model: {model.name}, {model.context_length:,} tokens of context.",
             ]
-        store = MemoryStore.open(self._directory.people.home_of(entry.person))
+        store = MemoryStore.open(self.directory.people.home_of(entry.person))
         lines += [f"{each}: {usage(store.entries(each), store.limit(each))}" for each in store.targets]
         return "\n".join(lines)
 
     def memory(self, entry: Entry, rest: str) -> str:
-        home = self._directory.people.home_of(entry.person)
+        home = self.directory.people.home_of(entry.person)
         store = store_beside(home, load_settings(home), platform=entry.message.platform)
         numbered = [(target, text) for target in store.targets for text in store.entries(target)]
         word, _, number = rest.partition(" ")
@@ -439,7 +424,7 @@ class Commands:
         """
         place = entry.message.kind
         waiting = {each.id: each for each in self._pending(entry).all()}
-        new = self._ledger.unasked(entry.person, place, list(waiting))
+        new = self.ledger.unasked(entry.person, place, list(waiting))
         if not buttons:
             return [], f"{waiting_in_words(len(new))}; /memory shows what" if new else "", new
         asked: list[tuple[str, Buttons]] = []
@@ -450,7 +435,7 @@ class Commands:
         return asked, f"{waiting_in_words(left)} besides; /memory shows what" if left else "", new
 
     def _pending(self, entry: Entry) -> PendingWrites:
-        home = self._directory.people.home_of(entry.person)
+        home = self.directory.people.home_of(entry.person)
         return PendingWrites(home, platform=entry.message.platform)
 
     def _forget_one(self, entry: Entry, store: MemoryStore, numbered: list[tuple[str, str]], number: str) -> str:
@@ -467,21 +452,21 @@ class Commands:
         return f"Forgotten: {text}"
 
     def hand_over(self, entry: Entry, _rest: str) -> str:
-        chat = self._ledger.chat(entry.chat_key)
+        chat = self.ledger.chat(entry.chat_key)
         if chat is None:
             raise NotFound("there is no conversation here yet")
-        code = self._directory.make_code(HAND_OVER, entry.person, chat.session)
+        code = self.directory.make_code(HAND_OVER, entry.person, chat.session)
         return f"Where you want to continue, send within 15 minutes:\n/continue {code}"
 
     def go_on(self, entry: Entry, code: str) -> str:
         if code:
-            person, session = self._directory.check(HAND_OVER, code, at=entry.received) or ("", "")
+            person, session = self.directory.check(HAND_OVER, code, at=entry.received) or ("", "")
             if person != entry.person:  # somebody else's code is no code
                 raise NotFound("this code is wrong or has expired; send /handover in the other chat to get a new one")
         else:
             session = self._latest_other(entry)
-        self._conversations.hand_over(entry, session)
-        with self._conversations.entered(entry) as (agent, _):
+        self.conversations.hand_over(entry, session)
+        with self.conversations.entered(entry) as (agent, _):
             about = agent.session.about()
         return f"We go on here: {about.title or about.preview or 'your conversation'}"
 
@@ -489,20 +474,20 @@ class Commands:
         what, _, code = rest.partition(" ")
         if what.lower() != "me":
             raise NotFound("/forget me removes everything of yours; /memory forget NUMBER removes one note")
-        people, person = self._directory.people, entry.person
+        people, person = self.directory.people, entry.person
         if person == OWNER:
             raise NotFound(
                 "you run this home, so it cannot be removed from a chat; `hermes memory reset` empties memory"
             )
         if not code:
             plan = rehearse(people, person)
-            made = self._directory.make_code(FORGET, person)
+            made = self.directory.make_code(FORGET, person)
             conversations = f"{counted(plan.conversations, 'conversation')} with {counted(plan.messages, 'message')}"
             return (
                 f"This removes {counted(plan.entries, 'note')}, {conversations}, and your access, for good. "
                 f"If you mean it, send within 10 minutes:\n/forget me {made}"
             )
-        if (self._directory.check(FORGET, code, at=entry.received) or ("", ""))[0] != person:
+        if (self.directory.check(FORGET, code, at=entry.received) or ("", ""))[0] != person:
             raise NotFound(
                 "this code is wrong or has expired, so nothing was removed; send /forget me to get a new one"
             )
@@ -510,22 +495,22 @@ class Commands:
 
     def _forget(self, entry: Entry) -> str:
         """Removes the person; done again after a crash in the middle, it finishes what is left."""
-        people, person = self._directory.people, entry.person
-        self._conversations.close_person(person)
+        people, person = self.directory.people, entry.person
+        self.conversations.close_person(person)
         outside: list[str] = []
-        if self._directory.knows(person):
+        if self.directory.knows(person):
             done = forget(people, person)
             outside = list(done.providers)
             if done.elsewhere:
                 outside.append(f"The operator still has words of yours in {len(done.elsewhere)} other files.")
         finish_removals(people.home)
-        self._ledger.forget(person, keep=entry.id)
+        self.ledger.forget(person, keep=entry.id)
         return "\n".join(["Everything of yours is removed, and I do not know you any more.", *outside])
 
     def _latest_other(self, entry: Entry) -> str:
         """The person's most recent conversation besides the one of this chat, wherever they had it."""
-        here = self._ledger.chat(entry.chat_key)
-        database = open_past(self._directory.people.home_of(entry.person))
+        here = self.ledger.chat(entry.chat_key)
+        database = open_past(self.directory.people.home_of(entry.person))
         if database is not None:
             with database:
                 for each in database.list_sessions(limit=_LOOKED_AT):

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict, deque
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -106,16 +106,16 @@ class Gateway:
             open_agent=open_agent,
         )
         commands = Commands(
-            self.directory,
-            self.conversations,
-            self.ledger,
-            waiting=lambda chat: self.workers.waiting(chat),  # noqa: PLW0108 - the workers are made below
+            directory=self.directory,
+            conversations=self.conversations,
+            ledger=self.ledger,
+            messages_waiting=lambda chat: self.workers.waiting(chat),  # noqa: PLW0108 - the workers are made below
         )
         router = Router(
-            self.platforms,
-            self.ledger,
-            self.conversations,
-            commands,
+            platforms=self.platforms,
+            ledger=self.ledger,
+            conversations=self.conversations,
+            commands=commands,
             clock=clock,
             stream_seconds=settings.number("gateway.stream_seconds"),
         )
@@ -201,7 +201,7 @@ class Gateway:
             },
             "answering": self.workers.running(),
             "open_conversations": len(self.conversations),
-            "memory": asdict(self.monitor.last) if self.monitor.last else {},
+            "memory": self.monitor.last,
         }
 
     def remind(self) -> int:
@@ -343,23 +343,6 @@ def stored_status(home: Home) -> dict[str, Any]:
         ledger.database.close()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
-    """One measurement of the process: memory, threads, uptime."""
-
-    rss_mb: float
-    peak_mb: float
-    gc: tuple[int, ...]
-    threads: int
-    uptime: int
-
-    def line(self) -> str:
-        return (
-            f"[MEMORY] rss={self.rss_mb:.1f}MB peak={self.peak_mb:.1f}MB gc={self.gc} "
-            f"threads={self.threads} uptime={self.uptime}s"
-        )
-
-
 class Monitor:
     """Measures the process from time to time and warns when it grows too large."""
 
@@ -369,8 +352,7 @@ class Monitor:
         self._resident = resident or resident_bytes
         self._started = time.monotonic()
         self._over = threading.Event()
-        self._peak = 0.0
-        self.last: Reading | None = None
+        self.last: dict[str, Any] = {}  # rss_mb, peak_mb, gc, threads and uptime
 
     def start(self) -> None:
         if self._seconds:
@@ -382,23 +364,21 @@ class Monitor:
             self.look()
         self._over.set()
 
-    def look(self) -> Reading:
+    def look(self) -> None:
         """Reads, logs and keeps the figures."""
         used = self._resident() / _MEGABYTE
-        self._peak = max(self._peak, used)
-        reading = Reading(
-            rss_mb=round(used, 1),
-            peak_mb=round(self._peak, 1),
-            gc=gc.get_count(),
-            threads=threading.active_count(),
-            uptime=int(time.monotonic() - self._started),
-        )
-        self.last = reading
+        self.last = {
+            "rss_mb": round(used, 1),
+            "peak_mb": max(self.last.get("peak_mb", 0.0), round(used, 1)),
+            "gc": gc.get_count(),
+            "threads": threading.active_count(),
+            "uptime": int(time.monotonic() - self._started),
+        }
         too_much = bool(self._warn_mb) and used > self._warn_mb
-        _MEMORY_LOG.log(logging.WARNING if too_much else logging.INFO, "%s", reading.line())
+        line = "[MEMORY] rss={rss_mb:.1f}MB peak={peak_mb:.1f}MB gc={gc} threads={threads} uptime={uptime}s"
+        _MEMORY_LOG.log(logging.WARNING if too_much else logging.INFO, "%s", line.format(**self.last))
         if too_much:
             _MEMORY_LOG.warning("the gateway uses more than gateway.monitor_warn_mb (%s MB)", self._warn_mb)
-        return reading
 
     def _run(self) -> None:
         self.look()
@@ -445,7 +425,7 @@ class Workers(Generic[Item]):
             if self._idle < len(self._ready) and self._threads < self._most:  # a thread that wakes up is still idle
                 self._threads += 1
                 threading.Thread(target=self._serve, name=f"gateway-{self._threads}", daemon=True).start()
-            self._changed.notify()
+            self._changed.notify_all()  # one could be `settle`, which would leave the message lying
 
     def waiting(self, key: str = "") -> int:
         """How many items wait, without those that are being handled."""
@@ -519,13 +499,9 @@ class Receiver:
         clock: Callable[[], float],
         profile: str = "",
     ) -> None:
-        self._platforms = platforms
-        self._ledger = ledger
-        self._directory = directory
-        self._workers = workers
-        self._quick = quick  # for what must not wait behind an answer
-        self._clock = clock
-        self._profile = profile
+        self._platforms, self._ledger, self._directory = platforms, ledger, directory
+        self._workers, self._quick = workers, quick  # quick: for what must not wait behind an answer
+        self._clock, self._profile = clock, profile
         self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._greeter = Workers(self._greet, most=1)  # whoever has access does not wait for those who have not
 

@@ -173,6 +173,17 @@ class Answer:
     document: Mapping[str, Any]
     headers: Mapping[str, str]
 
+    @property
+    def passing(self) -> bool:
+        """Whether the same call may work later: too many calls, or trouble on their side."""
+        return self.status == 429 or self.status >= 500  # noqa: PLR2004 - HTTP statuses
+
+    @property
+    def seconds(self) -> float:
+        """How long the platform asks to wait; 0 if it does not say."""
+        given = self.headers.get("retry-after", "")
+        return float(given) if given.isdecimal() else 0
+
 
 def call_api(
     name: str,

@@ -41,7 +41,7 @@ _DISPATCH, _HEARTBEAT, _IDENTIFY, _RESUME, _RECONNECT, _INVALID, _HELLO, _BEAT_S
 _GUILD_MESSAGES, _DIRECT_MESSAGES, _CONTENT = 1 << 9, 1 << 12, 1 << 15  # what to be told of
 _PLAIN_KINDS = (0, 19)  # a message, and an answer to one; others say that somebody joined and the like
 _PRESSED_BUTTON = 3
-_NOT_FOUND, _WRONG_TOKEN, _TOO_MANY, _SERVER, _OK = 404, 401, 429, 500, 300
+_NOT_FOUND, _WRONG_TOKEN, _OK = 404, 401, 300
 _EPOCH = 1_420_070_400  # the second from which Discord counts; a number of a message holds its time
 _STYLES = {"Accept": 3, "Reject": 4}  # green, red; else 2, grey
 _REASONS = {  # codes with which Discord closes for good
@@ -223,7 +223,7 @@ class Discord(Connected):
         if answer.status < _OK:
             return answer.document
         told = f"Discord {method}: {answer.document.get('message') or answer.status}"
-        if answer.status == _TOO_MANY or answer.status >= _SERVER:
+        if answer.passing:
             raise Later(told, seconds=float(answer.document.get("retry_after") or 0))
         if answer.status == _WRONG_TOKEN:  # nothing is lost meanwhile
             raise Later(f"Discord: {_REASONS[4004]}", seconds=60)

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 API = "https://slack.com/api"
 _SECTION = 3000  # characters of one block above the buttons
-_TOO_MANY, _SERVER = 429, 500
 _PLAIN_KINDS = ("", "file_share", "thread_broadcast")  # other subtypes say that somebody joined, edited and the like
 _STYLES = {"Accept": {"style": "primary"}, "Reject": {"style": "danger"}}
 _WRONG_TOKEN = (
@@ -182,9 +181,8 @@ class Slack(Connected):
         if answer.document.get("ok"):
             return answer.document
         problem = str(answer.document.get("error") or f"status {answer.status}")
-        if answer.status == _TOO_MANY or answer.status >= _SERVER or problem in _PASSING:
-            wait = answer.headers.get("retry-after", "")
-            raise Later(f"Slack {method}: {problem}", seconds=float(wait) if wait.isdecimal() else 0)
+        if answer.passing or problem in _PASSING:
+            raise Later(f"Slack {method}: {problem}", seconds=answer.seconds)
         if problem in _WRONG_TOKEN:  # nothing is lost meanwhile
             which = "SLACK_APP_TOKEN" if token else "SLACK_BOT_TOKEN"
             raise Later(f"Slack does not accept the token ({problem}); check {which} in .env", seconds=60)

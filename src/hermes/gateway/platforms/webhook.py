@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import HermesError, SettingsError, StorageError
-from hermes.gateway.platforms.base import Incoming, Later, Never, Platform, split
+from hermes.gateway.platforms.base import TIMEOUT, Answer, Incoming, Later, Never, Platform, split
 from hermes.llm.transport import shared_client
 from hermes.settings.environment import secret
 
@@ -33,10 +33,9 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
-_TIMEOUT = 15.0
 _OLDEST = 300  # seconds a signature is good for
 _LONGEST_NAME = 200
-_TOO_MANY, _SERVER, _OK = 429, 500, 300
+_OK = 300
 _SHORTEST_SECRET = 16
 _DRAIN_SECONDS = 5
 _LOG = logging.getLogger("hermes.gateway")
@@ -118,8 +117,8 @@ class Webhook(Platform):
     def send(self, to: Incoming, text: str, *, delivery: str) -> str:
         import httpx
 
-        answer = {"delivery": delivery, "reply_to": to.update, "chat": to.chat, "thread": to.thread, "user": to.user}
-        body = json.dumps({**answer, "text": text}, ensure_ascii=False).encode()
+        fields = {"delivery": delivery, "reply_to": to.update, "chat": to.chat, "thread": to.thread, "user": to.user}
+        body = json.dumps({**fields, "text": text}, ensure_ascii=False).encode()
         stamp = str(int(self._clock()))
         headers = {
             "content-type": "application/json",
@@ -128,16 +127,14 @@ class Webhook(Platform):
             "x-hermes-signature": self._signature(stamp, body).decode(),
         }
         try:
-            response = shared_client().post(self._reply_url, content=body, headers=headers, timeout=_TIMEOUT)
+            response = shared_client().post(self._reply_url, content=body, headers=headers, timeout=TIMEOUT)
         except httpx.HTTPError as error:
             raise Later(f"{self._reply_url} cannot be reached ({type(error).__name__})", seconds=0) from None
-        if response.status_code < _OK:
+        answer = Answer(status=response.status_code, document={}, headers=response.headers)
+        if answer.status < _OK:
             return delivery
-        told = f"{self._reply_url} answered {response.status_code}"
-        if response.status_code == _TOO_MANY or response.status_code >= _SERVER:
-            wait = response.headers.get("retry-after", "")
-            raise Later(told, seconds=float(wait) if wait.isdecimal() else 0)
-        raise Never(told)
+        told = f"{self._reply_url} answered {answer.status}"
+        raise Later(told, seconds=answer.seconds) if answer.passing else Never(told)
 
     def split(self, text: str) -> list[str]:
         return split(text, self.limit)
