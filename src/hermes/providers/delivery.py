@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from hermes.base.errors import ProviderError, StorageError
 from hermes.base.values import value
-from hermes.providers.config import read_config, save_config
 from hermes.safety.secrets import mask_secrets
 from hermes.storage.jobs import Jobs, encoded
 
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
 
     from hermes.storage.jobs import Job as QueuedJob
     from hermes.storage.ports import Documents
-
-    Turn = list[dict[str, str]]
-    Store = Callable[[str, list[Turn], str], None]
 
 
 Answer = TypeVar("Answer")
@@ -389,34 +385,3 @@ def _may_pass(error: BaseException) -> bool:
     if isinstance(error, ProviderError):
         return error.passing or error.kind in ("key", "missing", "absent", "astray")
     return isinstance(error, OSError)
-
-
-class TurnBatches:
-    """Buffers turns on disk and stores them in batches; a crash loses nothing."""
-
-    def __init__(self, name: str, hermes_home: str, store: Store) -> None:
-        self._file = f"{name}_turns"
-        self._home = hermes_home
-        self._store = store
-
-    def add(self, session: str, turn: Turn, key: str, *, together: int) -> None:
-        """Stores turns once `together` of them wait; turns that wait for other sessions are stored at once."""
-        if together <= 1:
-            self._store(session, [turn], key)
-            return
-        for other in self._all():
-            if other != session:
-                self.finish(other)
-        waiting = [each for each in self._all().get(session) or () if each["key"] != key]
-        save_config(self._file, self._home, {session: [*waiting, {"key": key, "turn": turn}]})
-        if len(waiting) + 1 >= together:
-            self.finish(session)
-
-    def finish(self, session: str) -> None:
-        """Stores the turns of a session that wait."""
-        if waiting := self._all().get(session):
-            self._store(session, [each["turn"] for each in waiting], str(waiting[-1]["key"]))
-            save_config(self._file, self._home, {session: None})
-
-    def _all(self) -> dict[str, Any]:
-        return read_config(self._file, self._home)

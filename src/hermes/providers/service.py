@@ -15,12 +15,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from hermes.base.errors import HermesError, ProviderError, WriteRefused
 from hermes.providers.base import MemoryProvider, tool_error, tool_result
-from hermes.providers.config import TEXTS, configured, missing_fields
+from hermes.providers.config import TEXTS, configured, missing_fields, read_config, save_config
 from hermes.providers.manager import home_of_the_caller
 from hermes.safety.fence import sanitize_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Messages = list[dict[str, str]]
+    Store = Callable[[str, list[Messages], str], None]  # session, turns, key
 
 Client = TypeVar("Client")
 LONGEST_QUERY = 2_000
@@ -195,6 +198,37 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
 
     def _missing(self, values: dict[str, Any]) -> list[str]:
         return [str(field.get("env_var") or field["key"]) for field in missing_fields(self.FIELDS, values)]
+
+
+class TurnBatches:
+    """Buffers turns on disk and stores them in batches; a crash loses nothing."""
+
+    def __init__(self, name: str, hermes_home: str, store: Store) -> None:
+        self._file = f"{name}_turns"
+        self._home = hermes_home
+        self._store = store
+
+    def add(self, session: str, turn: Messages, key: str, *, together: int) -> None:
+        """Stores turns once `together` of them wait; turns that wait for other sessions are stored at once."""
+        if together <= 1:
+            self._store(session, [turn], key)
+            return
+        for other in self._all():
+            if other != session:
+                self.finish(other)
+        waiting = [each for each in self._all().get(session) or () if each["key"] != key]
+        save_config(self._file, self._home, {session: [*waiting, {"key": key, "turn": turn}]})
+        if len(waiting) + 1 >= together:
+            self.finish(session)
+
+    def finish(self, session: str) -> None:
+        """Stores the turns of a session that wait."""
+        if waiting := self._all().get(session):
+            self._store(session, [each["turn"] for each in waiting], str(waiting[-1]["key"]))
+            save_config(self._file, self._home, {session: None})
+
+    def _all(self) -> dict[str, Any]:
+        return read_config(self._file, self._home)
 
 
 class SendOnce:

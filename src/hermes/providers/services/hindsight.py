@@ -16,10 +16,10 @@ from urllib.parse import quote
 
 from hermes.base.errors import ProviderError
 from hermes.providers.config import configured, described, read_config, read_elsewhere
-from hermes.providers.delivery import TurnBatches
 from hermes.providers.http import Remote
 from hermes.providers.service import (
     ServiceProvider,
+    TurnBatches,
     bullets,
     clean,
     digest,

@@ -12,11 +12,11 @@ from urllib.parse import quote
 from hermes.base.errors import ProviderError
 from hermes.base.values import value
 from hermes.providers.config import TEXTS, configured, described, home_of, read_config, read_elsewhere, save_config
-from hermes.providers.delivery import TurnBatches
 from hermes.providers.http import Remote
 from hermes.providers.service import (
     SendOnce,
     ServiceProvider,
+    TurnBatches,
     bullets,
     clean,
     count_of,

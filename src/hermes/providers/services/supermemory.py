@@ -123,32 +123,6 @@ Api = TagApi | NamespaceApi
 APIS: tuple[type[Api], ...] = (TagApi, NamespaceApi)
 
 
-class Supermemory:
-    """Detects once, on the first call, which API the server has."""
-
-    def __init__(self, base_url: str, key: str, timeout: float, wanted: str) -> None:
-        headers = {"Authorization": f"Bearer {key}", "x-sm-source": SOURCE}
-        self._remote = Remote("supermemory", base_url, headers=headers, secrets=[key], timeout=timeout)
-        self._spoken: type[Api] | None = next((each for each in APIS if each.name == wanted), None)
-
-    def api(self, container: str) -> Api:
-        if self._spoken is None:
-            self._spoken = self._probe(container)
-        return self._spoken(self._remote)
-
-    def _probe(self, container: str) -> type[Api]:
-        for each in APIS:
-            try:
-                each(self._remote).profile(container)
-            except ProviderError as error:
-                if error.kind != "missing":
-                    raise
-            else:
-                return each
-        said = "supermemory answers, but has neither of the two known APIs; check base_url in supermemory.json"
-        raise ProviderError(said, kind="malformed")
-
-
 def _path(container: str, rest: str) -> str:
     return f"/ns/{quote(container, safe='')}/{rest}"
 
@@ -183,7 +157,7 @@ _PREVIEW = 80
 _CLEAR_MATCH = 0.5
 
 
-class SupermemoryProvider(ServiceProvider[Supermemory]):
+class SupermemoryProvider(ServiceProvider[Remote]):
     """External memory in Supermemory."""
 
     name = "supermemory"
@@ -193,6 +167,7 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
     def __init__(self) -> None:
         super().__init__()
         self._container = "hermes"
+        self._spoken: type[Api] | None = None
         self._turn = 0
         self._lock = threading.Lock()
         self._conversations: dict[str, tuple[str, list[Message]]] = {}
@@ -202,8 +177,10 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
         tag = str(config["container_tag"]).replace("{identity}", self._identity)
         # Where one process serves many people, each has a container of their own.
         self._container = f"{plain_id(tag, 50)}-{distinct_id(self._person, 49)}" if self._person else plain_id(tag)
-        timeout = min(max(float(config["api_timeout"]), 0.5), 15.0)
-        self._api = Supermemory(str(config["base_url"]), str(config["api_key"]), timeout, str(config["api"]))
+        key, timeout = str(config["api_key"]), min(max(float(config["api_timeout"]), 0.5), 15.0)
+        headers = {"Authorization": f"Bearer {key}", "x-sm-source": SOURCE}
+        self._api = Remote(self.name, str(config["base_url"]), headers=headers, secrets=[key], timeout=timeout)
+        self._spoken = next((each for each in APIS if each.name == str(config["api"])), None)
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
         tools = deepcopy(super().get_tool_schemas())
@@ -359,7 +336,23 @@ class SupermemoryProvider(ServiceProvider[Supermemory]):
         return str(wanted)
 
     def _speak(self) -> Api:
-        return self._opened().api(self._container)
+        """The API that the server has, which is found out once, with the first call."""
+        remote = self._opened()
+        if self._spoken is None:
+            self._spoken = self._probe(remote)
+        return self._spoken(remote)
+
+    def _probe(self, remote: Remote) -> type[Api]:
+        for each in APIS:
+            try:
+                each(remote).profile(self._container)
+            except ProviderError as error:
+                if error.kind != "missing":
+                    raise
+            else:
+                return each
+        said = "supermemory answers, but has neither of the two known APIs; check base_url in supermemory.json"
+        raise ProviderError(said, kind="malformed")
 
 
 def _named(turn: Turn) -> str:
