@@ -18,7 +18,7 @@ from hermes.llm.transport import CANCELLED, shared_client
 from hermes.safety.secrets import mask_secrets
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     Shape = type | tuple[type, ...] | dict[str, Any] | list[Any] | None
 
@@ -32,26 +32,24 @@ _MARKUP = re.compile(r"<[^>]{0,500}>")
 
 
 class Remote:
-    """One service. `secrets` must never appear in an error; `key_hint` says where to set the key."""
+    """One service. `bearer` is the key it is sent; that and `secrets` never appear in an error."""
 
     def __init__(
         self,
         name: str,
         base_url: str,
         *,
+        bearer: str = "",
         headers: Mapping[str, str] | None = None,
         secrets: Iterable[str] = (),
         timeout: float = 10.0,
-        key_hint: str = "",
-        client: Callable[[], httpx.Client] = shared_client,
     ) -> None:
         self.name = name
         self.base_url = base_url.rstrip("/")
-        self._headers = {"Accept": "application/json", **(headers or {})}
-        self._secrets = [each for each in secrets if len(each) >= _SHORTEST_SECRET]
+        key = {"Authorization": f"Bearer {bearer}"} if bearer else {}
+        self._headers = {"Accept": "application/json", **key, **(headers or {})}
+        self._secrets = [each for each in (bearer, *secrets) if len(each) >= _SHORTEST_SECRET]
         self._timeout = timeout
-        self._key_hint = key_hint or f"run `hermes memory setup {name}` to set the key"
-        self._client = client
 
     def get(self, path: str, *, params: Mapping[str, Any] | None = None, expect: Shape = dict, **more: Any) -> Any:
         return self.request("GET", path, params=params, expect=expect, **more)
@@ -94,7 +92,7 @@ class Remote:
         waiting = {CANCELLED: lambda: time.monotonic() > end}
         url = f"{self.base_url}/{path.lstrip('/')}"
         try:
-            with self._client().stream(method, url, timeout=seconds, extensions=waiting, **arguments) as answer:
+            with shared_client().stream(method, url, timeout=seconds, extensions=waiting, **arguments) as answer:
                 data = self._body(answer, end)
         except (httpx.TimeoutException, Interrupted) as error:
             slow = f"{self.name} did not answer in time ({seconds:g} s); check the service, or give it more time"
@@ -131,7 +129,9 @@ class Remote:
         answered = f"{self.name} answered {status}: {said}"
         wait = retry_after(answer.headers, time.time())
         if status in (401, 403):
-            return ProviderError(f"{answered} ({self._key_hint})", kind="key", status=status)
+            return ProviderError(
+                f"{answered} (run `hermes memory setup {self.name}` to set the key)", kind="key", status=status
+            )
         if status == 429:  # noqa: PLR2004
             asked = f"it asks to wait {wait:g} s" if wait is not None else "it does not say how long to wait"
             return ProviderError(f"{answered} ({asked})", kind="limited", seconds=wait, status=status)

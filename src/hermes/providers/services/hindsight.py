@@ -81,10 +81,9 @@ class HindsightProvider(ServiceProvider[Remote]):
         return key + super()._missing(values)
 
     def _connect(self) -> None:
-        config, key = self._config, str(self._config["api_key"] or "")
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        url, timeout = str(config["api_url"]), float(config["timeout"])
-        self._api = Remote(self.name, url, headers=headers, secrets=[key], timeout=timeout)
+        config = self._config
+        key, timeout = str(config["api_key"] or ""), float(config["timeout"])
+        self._api = Remote(self.name, str(config["api_url"]), bearer=key, timeout=timeout)
 
     # --- hooks ------------------------------------------------------------------------------------------------------
 

@@ -47,8 +47,7 @@ class Honcho:
     """Honcho's HTTP API."""
 
     def __init__(self, base_url: str, key: str, workspace: str, *, timeout: float) -> None:
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
-        self._remote = Remote("honcho", base_url, headers=headers, secrets=[key], timeout=timeout)
+        self._remote = Remote("honcho", base_url, bearer=key, timeout=timeout)
         self.workspace = workspace
         self._ready = False
         self._root = f"/v3/workspaces/{_part(workspace)}"

@@ -44,10 +44,10 @@ class OpenViking:
 
     def __init__(self, endpoint: str, key: str, *, account: str, user: str, agent: str, recall_seconds: float) -> None:
         headers = {"X-OpenViking-Actor-Peer": agent}
-        headers |= {"X-API-Key": key, "Authorization": f"Bearer {key}"} if key else {}
+        headers |= {"X-API-Key": key} if key else {}
         # In trusted mode the server needs the user's name; otherwise the key identifies the user.
         headers |= {"X-OpenViking-Account": account, "X-OpenViking-User": user} if user else {}
-        self._remote = Remote("openviking", endpoint, headers=headers, secrets=[key], timeout=_SLOW)
+        self._remote = Remote("openviking", endpoint, bearer=key, headers=headers, timeout=_SLOW)
         self._recall_seconds = recall_seconds
         self._user = ""
 

@@ -84,9 +84,8 @@ class RetainDBProvider(ServiceProvider[Remote]):
         self._project = str(config["project"] or f"hermes-{plain_id(os.path.basename(self._home).lstrip('.'))}")
         self._user = self._person or str(config["user_id"])
         key = str(config["api_key"] or "")
-        headers = {"Authorization": f"Bearer {key}", "X-API-Key": key} if key else {}
-        headers |= {"x-sdk-runtime": "hermes-plugin"}
-        self._api = Remote(self.name, str(config["base_url"]), headers=headers, secrets=[key], timeout=8)
+        headers = {"x-sdk-runtime": "hermes-plugin", **({"X-API-Key": key} if key else {})}
+        self._api = Remote(self.name, str(config["base_url"]), bearer=key, headers=headers, timeout=8)
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         if not (query := question(query)):

@@ -178,8 +178,8 @@ class SupermemoryProvider(ServiceProvider[Remote]):
         # Where one process serves many people, each has a container of their own.
         self._container = f"{plain_id(tag, 50)}-{distinct_id(self._person, 49)}" if self._person else plain_id(tag)
         key, timeout = str(config["api_key"]), min(max(float(config["api_timeout"]), 0.5), 15.0)
-        headers = {"Authorization": f"Bearer {key}", "x-sm-source": SOURCE}
-        self._api = Remote(self.name, str(config["base_url"]), headers=headers, secrets=[key], timeout=timeout)
+        source = {"x-sm-source": SOURCE}
+        self._api = Remote(self.name, str(config["base_url"]), bearer=key, headers=source, timeout=timeout)
         self._spoken = next((each for each in APIS if each.name == str(config["api"])), None)
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
