@@ -107,6 +107,8 @@ class Channel:
             if not piece:
                 raise ChannelBroken
             found += piece
+            if len(found) < length and time.monotonic() > until:  # one that trickles must not go on for ever
+                raise ChannelBroken("did not answer in time")
         return bytes(found)
 
     @contextmanager
