@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 from collections import OrderedDict
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -207,7 +207,8 @@ class Conversations:
         if old is not None:
             old.close()
         if chat is not None:
-            _end(agent, chat.session, why)
+            with suppress(HermesError):  # it was deleted meanwhile, which is an end as well
+                agent.session.database.end_session(chat.session, why)
         self._add(entry.chat_key, OpenChat(agent))
         now = Chat(key=entry.chat_key, person=entry.person, session=agent.session.id, active=entry.received)
         self._ledger.move(chat.session if chat else now.session, now)
@@ -297,10 +298,3 @@ class Conversations:
         for each in gone:
             each.close()
         return opened
-
-
-def _end(agent: Agent, session: str, why: str) -> None:
-    try:
-        agent.session.database.end_session(session, why)
-    except HermesError:
-        return  # it was deleted meanwhile, which is an end as well

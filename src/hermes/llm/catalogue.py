@@ -93,7 +93,11 @@ def resolve(
     find_local: Callable[[], LocalServer | None] = lambda: None,
 ) -> Endpoint:
     """Where to reach a model, from its name and a block of the settings; `secret` looks keys up by their names."""
-    _refuse_unknown(provider, settings)
+    if provider not in ("", *_NOBODYS, *PROVIDERS):
+        names = ", ".join(PROVIDERS)
+        raise SettingsError(
+            f"{settings}.provider is {provider!r}; known are {names}; for others set {settings}.base_url"
+        )
     chosen, name = _provider_of(model, provider, base_url, secret)
     if chosen is None and not base_url:
         server = find_local()
@@ -197,14 +201,6 @@ def find_local_server(probe: Probe, places: Mapping[str, str] = LOCAL) -> LocalS
         if models:
             return LocalServer(name=name, base_url=address, models=tuple(models))
     return None
-
-
-def _refuse_unknown(provider: str, settings: str) -> None:
-    if provider not in ("", *_NOBODYS, *PROVIDERS):
-        names = ", ".join(PROVIDERS)
-        raise SettingsError(
-            f"{settings}.provider is {provider!r}; known are {names}; for others set {settings}.base_url"
-        )
 
 
 def _key_for(chosen: Provider | None, address: str, key: str, secret: Callable[[str], str | None]) -> tuple[str, str]:

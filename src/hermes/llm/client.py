@@ -592,6 +592,8 @@ class HttpModel(OwnModel):
         raise NotImplementedError
 
     def _once(self, body: bytes, headers: dict[str, str], cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:
+        import httpx
+
         from hermes.llm.transport import CANCELLED, shared_client
 
         if cancelled():
@@ -602,7 +604,7 @@ class HttpModel(OwnModel):
             self.endpoint.base_url.rstrip("/") + self.path,
             content=body,
             headers={"content-type": "application/json", "accept": "text/event-stream"} | headers,
-            timeout=self._timeouts(),
+            timeout=httpx.Timeout(self.endpoint.timeout, connect=min(10.0, self.endpoint.timeout)),
             extensions={CANCELLED: ending.give_up},
         )
         with _sorted_errors(self.endpoint), asked as response:
@@ -614,11 +616,6 @@ class HttpModel(OwnModel):
                     raise Interrupted("stopped while the model was answering")
                 yield event
             ending.read_rest(chunks)
-
-    def _timeouts(self) -> httpx.Timeout:
-        import httpx
-
-        return httpx.Timeout(self.endpoint.timeout, connect=min(10.0, self.endpoint.timeout))
 
     def _failure(self, response: httpx.Response) -> ModelError:
         body = b""

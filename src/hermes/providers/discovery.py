@@ -251,7 +251,12 @@ class StartingProviders:
             (apart if wanted == "all" or (wanted == "plugins" and not bundled) else here).append(name)
         for name in (*apart, *here):
             try:
-                self._begun[name] = (_in_a_process if name in apart else _in_this_program)(home, settings, name)
+                if name in apart:
+                    from hermes.providers.hosting import in_a_process  # it loads sockets and subprocess
+
+                    self._begun[name] = in_a_process(home, settings, name)
+                else:
+                    self._begun[name] = load_provider(name, home.operator)
             except HermesError as error:
                 self._problems.append(error)
 
@@ -283,13 +288,3 @@ def in_passing(provider: Any) -> Iterator[Any]:
     finally:
         if isinstance(provider, SeparateProcess):
             provider.end_process()
-
-
-def _in_this_program(home: Home, _settings: Settings, name: str) -> Any:
-    return load_provider(name, home.operator)
-
-
-def _in_a_process(home: Home, settings: Settings, name: str) -> Any:
-    from hermes.providers.hosting import in_a_process  # only here, because it loads sockets and subprocess
-
-    return in_a_process(home, settings, name)
