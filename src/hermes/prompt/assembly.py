@@ -21,7 +21,7 @@ from hermes.base.values import value
 from hermes.safety.trust import Source
 from hermes.safety.verdict import NOTHING_FOUND
 from hermes.settings.home import project_root
-from hermes.storage.files import Folder, is_inside, read_foreign
+from hermes.storage.files import Folder, is_inside, read_foreign, read_private
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -330,11 +330,7 @@ class ScanCache:
     def _kept(self) -> bytes:
         """What `save` wrote; empty when another scanner judged it, or when it cannot be read."""
         try:
-            folder = Folder.open(self._folder)
-            if folder is None:
-                return b""
-            with folder:
-                data = folder.read(CLEAN_TEXTS, at_most=_LARGEST_CACHE) or b""
+            data = read_private(os.path.join(self._folder, CLEAN_TEXTS), at_most=_LARGEST_CACHE) or b""
         except StorageError:
             return b""
         return data[_DIGEST_SIZE:] if data[:_DIGEST_SIZE] == _scanner() else b""

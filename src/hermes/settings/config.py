@@ -13,7 +13,7 @@ from hermes.settings.environment import secret
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.settings.schema import all_keys, known, problem_with, setting_hint
 from hermes.storage.documents import LocalDocuments
-from hermes.storage.files import Folder, OpenFile, explain
+from hermes.storage.files import Folder, OpenFile, explain, read_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -239,11 +239,7 @@ def _identity(file: OpenFile) -> list[object]:
 
 def _from_cache(home: Home, identity: list[object]) -> dict[str, Found] | None:
     try:
-        folder = Folder.open(os.path.join(home.operator, "cache"))
-        if folder is None:
-            return None
-        with folder:
-            kept = decode(folder.read(_CACHE, at_most=_LARGEST) or b"null")
+        kept = decode(read_private(os.path.join(home.operator, "cache", _CACHE), at_most=_LARGEST) or b"null")
         if not isinstance(kept, dict) or kept["of"] != identity:
             return None
         return {name: Found(value=given, line=line) for name, (given, line) in kept["values"].items()}

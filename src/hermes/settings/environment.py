@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from hermes.base.errors import SettingsError
-from hermes.storage.files import Folder, keep_private
+from hermes.storage.files import Folder, keep_private, read_private
 from hermes.storage.locks import FileLock
 
 TYPE_CHECKING = False
@@ -24,14 +24,11 @@ def secret(home: Home, name: str) -> str | None:
 
 def read_secrets(home: Home) -> dict[str, str]:
     """Everything in the file; a mistake names its line and never shows its text."""
-    folder = Folder.open(home.operator)
-    if folder is None:
-        return {}
-    with folder:
-        data = folder.read(FILE, at_most=_LARGEST)
+    path = os.path.join(home.operator, FILE)
+    data = read_private(path, at_most=_LARGEST)
     if data is None:
         return {}
-    keep_private(os.path.join(home.operator, FILE))
+    keep_private(path)
     found: dict[str, str] = {}
     for number, line in enumerate(data.decode("utf-8-sig", "replace").splitlines(), start=1):
         stripped = line.strip().removeprefix("export ").lstrip()
@@ -39,9 +36,7 @@ def read_secrets(home: Home) -> dict[str, str]:
             continue
         name, separator, rest = stripped.partition("=")
         if not separator or not name.strip().isidentifier():
-            raise SettingsError(
-                f"{os.path.join(home.operator, FILE)}:{number}: expected NAME=value, or # and a comment"
-            )
+            raise SettingsError(f"{path}:{number}: expected NAME=value, or # and a comment")
         found[name.strip()] = _unquoted(rest.strip())
     return found
 

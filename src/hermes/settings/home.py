@@ -7,7 +7,7 @@ import stat
 
 from hermes.base.errors import DamagedFile, HermesError, NotFound, SettingsError
 from hermes.base.values import value
-from hermes.storage.files import ARRIVING, MIGRATION_FOLDER, Folder, explain
+from hermes.storage.files import ARRIVING, MIGRATION_FOLDER, Folder, explain, read_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -144,11 +144,7 @@ def choose_profile(root: str, name: str) -> None:
 
 def chosen_profile(root: str) -> str:
     """The profile that is used when none is named; "" for the home itself."""
-    folder = Folder.open(root)
-    if folder is None:
-        return ""
-    with folder:
-        return (folder.read(STICKY_CHOICE, at_most=1024) or b"").decode("utf-8", "replace").strip()
+    return (read_private(f"{root}/{STICKY_CHOICE}", at_most=1024) or b"").decode("utf-8", "replace").strip()
 
 
 def _absolute(path: str) -> str:

@@ -14,7 +14,7 @@ from hermes.base.errors import HermesError, NotFound, SettingsError
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import documents_of
 from hermes.settings.home import project_root
-from hermes.storage.files import Folder, is_inside
+from hermes.storage.files import Folder, is_inside, read_private
 from hermes.storage.locks import FileLock
 
 if TYPE_CHECKING:
@@ -121,13 +121,8 @@ class TrustedFolders:
             return True
 
     def _read(self) -> dict[str, Any]:
-        folder = Folder.open(self._home)
-        if folder is None:
-            return {}
-        with folder:
-            data = folder.read(NAME, at_most=_LARGEST)
         try:
-            found = json.loads(data or b"{}")
+            found = json.loads(read_private(os.path.join(self._home, NAME), at_most=_LARGEST) or b"{}")
         except ValueError as error:
             raise SettingsError(
                 f"{os.path.join(self._home, NAME)} is not JSON ({error}); correct or remove it"

@@ -401,6 +401,15 @@ class OpenFile:
             return  # the reader skips an unfinished tail, so leaving it is harmless
 
 
+def read_private(path: str, *, at_most: int) -> bytes | None:
+    """The content of a file in a private folder; None when there is no such file, or no such folder."""
+    folder = Folder.open(os.path.dirname(path))
+    if folder is None:
+        return None
+    with folder:
+        return folder.read(os.path.basename(path), at_most=at_most)
+
+
 def make_private_folders(path: str) -> None:
     missing: list[str] = []
     current = os.path.abspath(path)

@@ -27,7 +27,7 @@ from hermes.base.errors import (
 )
 from hermes.base.values import value
 from hermes.settings.schema import nearest
-from hermes.storage.files import ErrorOutput, Folder
+from hermes.storage.files import ErrorOutput, Folder, read_private
 from hermes.tools.paths import Limits
 from hermes.tools.registry import failure
 
@@ -382,14 +382,8 @@ class McpServers:
 
     def _kept(self) -> dict[str, Any]:
         try:
-            folder = Folder.open(self._home.join("cache"))
-            if folder is None:
-                return {}
-            with folder:
-                found = json.loads(folder.read(_CACHE, at_most=_LARGEST_CACHE) or b"{}")
-            return {
-                key: each for key, each in found.items() if isinstance(each, dict) and each.keys() >= {"at", "tools"}
-            }
+            found = json.loads(read_private(self._home.join("cache", _CACHE), at_most=_LARGEST_CACHE) or b"{}")
+            return {name: each for name, each in found.items() if each.keys() >= {"at", "tools"}}
         except (StorageError, ValueError, AttributeError):
             return {}  # a copy only: the servers can be asked
 

@@ -220,31 +220,25 @@ def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
 
         more = {"semantic": given.semantic, "pooled": given.pooled, "unanswerable": given.unanswerable}
         return dict(run(given.path, limit=given.limit, **more))
+    from hermes.cli.sessions import open_existing
     from hermes.operations.recall_bench import run_own
-    from hermes.session.parts import open_past
 
-    db = open_past(context.home)
-    if db is None:
-        raise NotFound("there are no conversations yet; `hermes sessions import` brings some in, or name a FILE")
-    with db:
+    with open_existing(context) as db:
         return run_own(db, questions=given.limit or 200)
 
 
 def bench_self(given: ui.Given, context: ui.Context) -> None:
+    from hermes.cli.sessions import open_existing
     from hermes.operations.self_bench import chart, lines, run_self
     from hermes.session.models import answer, main_model
-    from hermes.session.parts import open_past
 
-    past = open_past(context.home)
-    if past is None:
-        raise NotFound("there are no conversations yet; `hermes sessions import` brings some in")
     model = None
     if given.model:
         found = main_model(context.settings)
         seconds = context.settings.number("auxiliary.compression.timeout")
         prices = context.settings.get("model.prices") or {}
         model = (found.name, lambda system, text: answer(found, system, text, seconds), prices)
-    with ui.Progress() as progress, past as db:
+    with ui.Progress() as progress, open_existing(context) as db:
         figures = run_self(db, limit=given.limit, model=model, progress=partial(progress.stage, "asking"))
     if given.chart:
         try:
