@@ -1,30 +1,30 @@
-"""`hermes serve`, `ui`, `gateway` and `users`: memory over HTTP, in a browser and on chat platforms, and for whom."""
+"""`hermes serve`, `ui`, `mcp` and `gateway`: memory for other programs, in a browser and on chat platforms."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import logging
 import os
+import shlex
 import sys
 import time
 from contextlib import contextmanager
-from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import HermesError, SettingsError
+from hermes.base.errors import HermesError, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.operations.forget import finish_removals, forget, rehearse
-from hermes.settings.home import DATABASE
-from hermes.settings.people import APPROVE, People
+from hermes.server.hosts import BY_MODEL, HOSTS, RECORDED, carry_out, configured, list_tools, plan, record, this_copy
+from hermes.settings.people import People
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
     from hermes.gateway.directory import Directory
-    from hermes.operations.forget import Forgotten
+    from hermes.server.hosts import Change
     from hermes.settings.config import Settings
-    from hermes.settings.people import Key
 
 
 # The lines of the first two hold addresses, and Telegram's hold the token; the third has one for every request.
@@ -234,87 +234,142 @@ def _directory(context: ui.Context) -> Iterator[Directory]:
         ledger.database.close()
 
 
-_SHOWN = 60  # letters of a phrase
-_KEY = "    {}\nThis is the only time it is shown: only its SHA-256 is kept."
-
-
-def users_list(given: ui.Given, context: ui.Context) -> None:
-    people = People(context.home)
-    document, lines = [], []
-    for person in people.all():
-        keys = [ui.pick(key, "id", "made", "label", "rights") for key in person.keys]
-        home = people.home_of(person.name).path
-        document.append({**ui.pick(person, "name", "added", "note"), "home": home, "keys": keys})
-        lines.append(f"{person.name:<20}  since {ui.when(person.added)[:10]}  {counted(len(keys), 'key')}")
-        for key in person.keys:
-            about = f"    key {key.id}  made {ui.when(key.made)[:16]}  {key.label}{_may(key)}"
-            lines.append(about.rstrip())
-    ui.show(given, document, *(lines or ["nobody yet; `hermes users add NAME` makes a home and a key for somebody"]))
-
-
-def _may(key: Key) -> str:
-    return f"  may {', '.join(key.rights)}" if key.rights else ""
-
-
-def users_add(given: ui.Given, context: ui.Context) -> None:
-    people = People(context.home)
-    person = people.add(given.name, given.note)
-    rights = (APPROVE,) if given.approve else ()
-    key, secret = people.make_key(given.name, rights=rights) if not given.no_key else (None, None)
-    home = people.home_of(given.name).path
-    document = {"name": person.name, "home": home, "key_id": key.id if key else None, "key": secret}
-    ui.show(given, document, f"{person.name} has a home at {home}", *([_KEY.format(secret)] if secret else []))
-
-
-def users_key(given: ui.Given, context: ui.Context) -> None:
-    people = People(context.home)
-    if given.revoke:
-        people.revoke(given.name, given.revoke)
-        document = {"name": given.name, "revoked": given.revoke}
-        ui.show(given, document, f"key {given.revoke} of {given.name} is revoked")
+def mcp_serve(given: ui.Given, context: ui.Context) -> None:
+    if given.http:
+        start(context, host=given.host or "", port=given.port, only_mcp=True)
         return
-    key, secret = people.make_key(given.name, given.label, rights=(APPROVE,) if given.approve else ())
-    document = {"name": given.name, "key_id": key.id, "key": secret, "rights": list(key.rights)}
-    ui.show(given, document, f"key {key.id} of {given.name}{_may(key)}", _KEY.format(secret))
+    import gc
+
+    gc.disable()  # the SDK makes a hundred thousand objects that stay: looking through them again and again is waste
+    with ui.needing("server"):
+        from hermes.server.mcp import build_server, serve_stdio
+    gc.freeze()
+    gc.enable()
+    import anyio
+
+    from hermes.server.workspace import Workspace
+
+    workspace = Workspace(context.home, source=given.source, project=given.project, cwd=os.getcwd())
+    try:
+        anyio.run(serve_stdio, build_server(lambda _context: workspace, recorded=given.recorded, asks=True))
+    finally:
+        workspace.close()
 
 
-def users_forget(given: ui.Given, context: ui.Context) -> int:
-    people = People(context.home)
-    finish_removals(people.home)
-    sure = given.yes and not given.dry_run
-    if sure:
-        from hermes.gateway.ledger import forget_person
-
-        people.get(given.name)
-        forget_person(people.home, given.name)
-    report = forget(people, given.name) if sure else rehearse(people, given.name)
-    ui.show(given, asdict(report), *_report_lines(report))
-    incomplete = report.elsewhere or any("could NOT" in line for line in report.providers)
-    return ui.REFUSED if report.done and incomplete else ui.OK
+_LARGEST = 16 << 20
 
 
-def _report_lines(report: Forgotten) -> Iterator[str]:
-    verb = "removed" if report.done else "would remove"
-    yield (
-        f"{verb} {report.name}: {counted(report.entries, 'memory entry', 'memory entries')} with history, "
-        f"{counted(report.messages, 'message')} in {counted(report.conversations, 'conversation')}, "
-        f"{counted(report.keys, 'key')}, {counted(report.files, 'file')} ({report.bytes:,} bytes)"
-    )
-    for line in report.providers:
-        yield f"provider: {line}"
-    yield (
-        f"searched {counted(report.searched_files, 'other file')} for {counted(report.searched_phrases, 'phrase')} "
-        f"of theirs: found in {counted(len(report.elsewhere), 'file')}"
-    )
-    for path in report.elsewhere:
-        such = f", such as {report.words[path][:_SHOWN]!r}" if path in report.words else ""
-        remedy = "look at it and remove them"
-        if os.path.basename(path).startswith(DATABASE):
-            remedy = "`hermes sessions search` finds them, `hermes sessions delete` removes a conversation"
-        yield f"    {path}: holds words of {report.name}{such}; {remedy}"
-    for path in report.archives:
-        yield f"    {path}: an archive with their home in it; delete it, or create it again"
-    for problem in report.problems:
-        yield f"    ! {problem}"
-    if not report.done:
-        yield f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good"
+def mcp_install(given: ui.Given, context: ui.Context) -> int:
+    if given.remove:
+        return mcp_uninstall(given, context)
+    changes = plan(given.host, this_copy(context.home), os.path.expanduser("~"))
+    written = configured(given.host, os.path.expanduser("~"), changes)
+    command = written.command if written else []
+    try:
+        tools = list_tools(command)
+    except NotFound as error:
+        title = HOSTS[given.host].title
+        raise NotFound(f"nothing was changed, because {title} could not start Hermes: {error}") from error
+    return _write(given, changes, tools, HOSTS[given.host].records if RECORDED in command else BY_MODEL)
+
+
+def mcp_uninstall(given: ui.Given, context: ui.Context) -> int:
+    del context
+    return _write(given, plan(given.host, None, os.path.expanduser("~")), [], "")
+
+
+def _write(given: ui.Given, changes: list[Change], tools: list[str], records: str) -> int:
+    title = HOSTS[given.host].title
+    agreed = bool(changes) and not given.dry_run and given.yes
+    if changes and not given.dry_run and not given.yes and not given.json:
+        for diff in _diffs(changes):
+            ui.line(diff)
+        agreed = ui.confirmed("Write this?")
+    backups = carry_out(changes) if agreed else []
+    lines = [f"tested as {title} will start it: it answers, with {len(tools)} tools"] if tools else []
+    if not changes:
+        lines.append(f"{title}: nothing to change")
+    elif agreed:
+        lines += [f"the previous file: {backup}" for backup in backups]
+        lines.append(f"{title}: {f'done. Restart it. Conversations: {records}.' if tools else 'removed. Restart it.'}")
+    else:
+        lines += _diffs(changes) if given.dry_run else []
+        lines.append("nothing was changed" + ("" if given.dry_run else "; --yes does it without asking"))
+    document = {
+        "host": given.host,
+        "done": agreed or not changes,
+        "files": [ui.pick(change, "path", "reason") for change in changes],
+        "backups": backups,
+        "tools": tools,
+        "records": records,
+    }
+    ui.show(given, document, *lines)
+    return ui.OK if agreed or not changes or given.dry_run else ui.REFUSED
+
+
+def mcp_status(given: ui.Given, context: ui.Context) -> int:
+    del context
+    rows = [_state(host) for host in HOSTS]
+    ui.show(given, rows, *(_told(row) for row in rows))
+    return ui.REFUSED if any(row["problem"] for row in rows) else ui.OK
+
+
+def _state(host: str) -> dict[str, Any]:
+    """Whether a host knows us, and whether the command it has still answers."""
+    row: dict[str, Any] = {"host": host, "configured": False, "answers": None, "tools": [], "problem": None}
+    try:
+        found = configured(host, os.path.expanduser("~"))
+        if found is None:
+            return row
+        row |= {"path": found.path, "command": found.command, "hooks": found.hooks}
+        if not found.ours:
+            row["problem"] = f"its server called hermes is another program: {shlex.join(found.command)}"
+            return row
+        row |= {"configured": True, "answers": False}
+        row |= {"tools": list_tools(found.command), "answers": True}
+        if RECORDED in found.command and not found.hooks:
+            row["problem"] = f"no hook records its conversations; `hermes mcp install {host}` puts it there"
+    except (NotFound, SettingsError, StorageError) as error:
+        again = f". `hermes mcp install {host}` writes one that does" if row["configured"] else ""
+        row["problem"] = f"{error}{again}"
+    return row
+
+
+def _told(row: dict[str, Any]) -> str:
+    command = shlex.join(row.get("command", ()))
+    if row["answers"]:
+        said = f"answers, {len(row['tools'])} tools: {command}"
+        return f"{row['host']:<16}{said}" + (f"\n{'':<16}{row['problem']}" if row["problem"] else "")
+    return f"{row['host']:<16}{row['problem'] or 'not configured'}"
+
+
+def _diffs(changes: list[Change]) -> Iterator[str]:
+    for change in changes:
+        before = (change.before or b"").decode("utf-8", "replace").splitlines()
+        after = change.after.decode("utf-8", "replace").splitlines()
+        name = f"{change.path} ({change.reason})"
+        lines = difflib.unified_diff(before, after, change.path if change.before else "nothing", name, lineterm="", n=1)
+        yield "\n".join(lines) + "\n"
+
+
+def mcp_record(given: ui.Given, context: ui.Context) -> int:
+    """Ends with 0 or 1 only: hosts take 2 as an order to stop the person's prompt or to go on with the turn."""
+    try:
+        result = record(context.home, given.host, _payload(given))
+    except HermesError as error:
+        ui.failure(error, ui.REFUSED, as_json=given.json)
+        return ui.REFUSED
+    if given.json:
+        ui.print_json(result)
+    return ui.OK
+
+
+def _payload(given: ui.Given) -> dict[str, Any]:
+    text = given.payload if given.payload is not None else sys.stdin.buffer.read(_LARGEST)
+    try:
+        payload: Any = json.loads(text) if text.strip() else {}
+    except (ValueError, RecursionError) as error:
+        raise SettingsError(f"a hook sends a JSON object, and this is not JSON: {error}") from error
+    if not isinstance(payload, dict):
+        raise SettingsError("a hook sends a JSON object, and this is something else")
+    return payload

@@ -1,8 +1,9 @@
-"""`hermes status`, `doctor` and `storage`: what is there, where it is kept, whether it works, and what to do."""
+"""`hermes status`, `doctor`, `storage` and `users`: what is there, where it is kept and whose it is."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,19 @@ from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.compaction.engine import BUILT_IN
 from hermes.conversations.database import Pages, SessionDB
+from hermes.operations.forget import finish_removals, forget, rehearse
 from hermes.operations.status import collect_status
 from hermes.portability.move import homes_below, left_behind, move_person
 from hermes.settings.config import conversations_of, storage_address, whose
+from hermes.settings.home import DATABASE
+from hermes.settings.people import APPROVE, People
 from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from hermes.operations.forget import Forgotten
+    from hermes.settings.people import Key
 
 
 def _session_lines(state: dict[str, Any]) -> Iterator[str]:
@@ -255,3 +262,89 @@ def storage_move(given: ui.Given, context: ui.Context) -> None:
         else "take storage.url and HERMES_STORAGE_URL out to use the files again; the database keeps its copy"
     )
     ui.show(given, told, *lines, following)
+
+
+_SHOWN = 60  # letters of a phrase
+_KEY = "    {}\nThis is the only time it is shown: only its SHA-256 is kept."
+
+
+def users_list(given: ui.Given, context: ui.Context) -> None:
+    people = People(context.home)
+    document, lines = [], []
+    for person in people.all():
+        keys = [ui.pick(key, "id", "made", "label", "rights") for key in person.keys]
+        home = people.home_of(person.name).path
+        document.append({**ui.pick(person, "name", "added", "note"), "home": home, "keys": keys})
+        lines.append(f"{person.name:<20}  since {ui.when(person.added)[:10]}  {counted(len(keys), 'key')}")
+        for key in person.keys:
+            about = f"    key {key.id}  made {ui.when(key.made)[:16]}  {key.label}{_may(key)}"
+            lines.append(about.rstrip())
+    ui.show(given, document, *(lines or ["nobody yet; `hermes users add NAME` makes a home and a key for somebody"]))
+
+
+def _may(key: Key) -> str:
+    return f"  may {', '.join(key.rights)}" if key.rights else ""
+
+
+def users_add(given: ui.Given, context: ui.Context) -> None:
+    people = People(context.home)
+    person = people.add(given.name, given.note)
+    rights = (APPROVE,) if given.approve else ()
+    key, secret = people.make_key(given.name, rights=rights) if not given.no_key else (None, None)
+    home = people.home_of(given.name).path
+    document = {"name": person.name, "home": home, "key_id": key.id if key else None, "key": secret}
+    ui.show(given, document, f"{person.name} has a home at {home}", *([_KEY.format(secret)] if secret else []))
+
+
+def users_key(given: ui.Given, context: ui.Context) -> None:
+    people = People(context.home)
+    if given.revoke:
+        people.revoke(given.name, given.revoke)
+        document = {"name": given.name, "revoked": given.revoke}
+        ui.show(given, document, f"key {given.revoke} of {given.name} is revoked")
+        return
+    key, secret = people.make_key(given.name, given.label, rights=(APPROVE,) if given.approve else ())
+    document = {"name": given.name, "key_id": key.id, "key": secret, "rights": list(key.rights)}
+    ui.show(given, document, f"key {key.id} of {given.name}{_may(key)}", _KEY.format(secret))
+
+
+def users_forget(given: ui.Given, context: ui.Context) -> int:
+    people = People(context.home)
+    finish_removals(people.home)
+    sure = given.yes and not given.dry_run
+    if sure:
+        from hermes.gateway.ledger import forget_person
+
+        people.get(given.name)
+        forget_person(people.home, given.name)
+    report = forget(people, given.name) if sure else rehearse(people, given.name)
+    ui.show(given, asdict(report), *_report_lines(report))
+    incomplete = report.elsewhere or any("could NOT" in line for line in report.providers)
+    return ui.REFUSED if report.done and incomplete else ui.OK
+
+
+def _report_lines(report: Forgotten) -> Iterator[str]:
+    verb = "removed" if report.done else "would remove"
+    yield (
+        f"{verb} {report.name}: {counted(report.entries, 'memory entry', 'memory entries')} with history, "
+        f"{counted(report.messages, 'message')} in {counted(report.conversations, 'conversation')}, "
+        f"{counted(report.keys, 'key')}, {counted(report.files, 'file')} ({report.bytes:,} bytes)"
+    )
+    for line in report.providers:
+        yield f"provider: {line}"
+    yield (
+        f"searched {counted(report.searched_files, 'other file')} for {counted(report.searched_phrases, 'phrase')} "
+        f"of theirs: found in {counted(len(report.elsewhere), 'file')}"
+    )
+    for path in report.elsewhere:
+        such = f", such as {report.words[path][:_SHOWN]!r}" if path in report.words else ""
+        remedy = "look at it and remove them"
+        if os.path.basename(path).startswith(DATABASE):
+            remedy = "`hermes sessions search` finds them, `hermes sessions delete` removes a conversation"
+        yield f"    {path}: holds words of {report.name}{such}; {remedy}"
+    for path in report.archives:
+        yield f"    {path}: an archive with their home in it; delete it, or create it again"
+    for problem in report.problems:
+        yield f"    ! {problem}"
+    if not report.done:
+        yield f"nothing was changed; `hermes users forget {report.name} --yes` does it, for good"
