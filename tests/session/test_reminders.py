@@ -134,6 +134,14 @@ def test_the_commands_add_list_snooze_and_end_reminders(hermes: Callable[..., Ra
     assert len(hermes("reminders", "list", "--all", "--json").json) == 3
     assert "names no time and no topic" in hermes("reminders", "add", "call Ada").err
     assert "there is no reminder" in hermes("reminders", "done", "nobody").err
+    before = hermes("reminders", "list", "--json").json
+    for wrong in (["add", "water the plants", "--at", "when we talk about tea"], ["snooze", before[0]["id"], "banana"]):
+        assert "is not a time; write it like" in hermes("reminders", *wrong).err
+    assert hermes("reminders", "list", "--json").json == before
+    daily = hermes("reminders", "add", "water the plants", "--at", "every day at 7:30", "--json").json
+    assert (daily["due"][-5:], daily["repeat"]) == ("07:30", "daily")
+    for moment in ("Tomorrow at 9", "2031-02-03T09:00", "9:00", "9"):
+        assert "09:00" in hermes("reminders", "snooze", made["id"], moment, "--json").json["due"]
 
 
 @pytest.mark.proves("reminders.time")

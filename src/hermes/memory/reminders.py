@@ -209,6 +209,15 @@ def understood(sentence: str, now: datetime) -> Wanted:
     return wanted
 
 
+def moment_meant(text: str, now: datetime) -> Wanted:
+    """The time, and perhaps its repetition, that a person typed; a clock time alone, such as "9:30" or "14", is one."""
+    alone = text[:1].isdigit() and "-" not in text and len(text.split()) == 1
+    wanted = read_reminder(f"at {text}" if alone else re.sub(r"(?<=\d)T(?=\d)", " at ", text), now)
+    if wanted is None or not wanted.due:
+        raise SettingsError(f"{text[:80]!r} is not a time; write it like `tomorrow at 9` or `in 2 hours`")
+    return wanted
+
+
 def _record(reminder: Reminder) -> dict[str, Any]:
     return {key: list(each) if key == "words" else each for key, each in vars(reminder).items() if each}
 

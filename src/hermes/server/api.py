@@ -26,7 +26,7 @@ from hermes.base.version import __version__
 from hermes.base.words import scrub
 from hermes.conversations.retrieval import Criteria
 from hermes.memory.entries import Cause, in_order, newest_to_undo
-from hermes.memory.reminders import DONE, WAITING, Reminders, understood
+from hermes.memory.reminders import DONE, WAITING, Reminders, moment_meant
 from hermes.memory.rules import RuleBook
 from hermes.safety.secrets import mask_secrets
 from hermes.server import openai_wire as wire
@@ -300,7 +300,7 @@ def _reminders(workspace: Workspace, _given: Given) -> Any:
 def _change_reminder(workspace: Workspace, given: Given) -> Any:
     reminders, wanted, now = Reminders(workspace.home), str(given["reminder_id"]), workspace.now()
     if "until" in given:
-        changed = reminders.change(wanted, state=WAITING, due=understood(given["until"], now).due, words=())
+        changed = reminders.change(wanted, state=WAITING, due=moment_meant(given["until"], now).due, words=())
     else:
         changed = reminders.change(wanted, state=DONE)
     return {**changed.as_dict(), "is_due": False}

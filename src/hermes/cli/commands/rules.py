@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.dates import zone_of
 from hermes.base.errors import SettingsError
 from hermes.cli import ui
-from hermes.memory.reminders import DONE, WAITING, Reminders, Wanted, understood
+from hermes.memory.reminders import DONE, WAITING, Reminders, Wanted, moment_meant, understood
 from hermes.memory.rules import RuleBook
 from hermes.memory.triggers import Situation
 from hermes.settings.home import project_root
@@ -108,7 +108,8 @@ def reminders_add(given: ui.Given, context: ui.Context) -> None:
     if given.topic:
         wanted = Wanted(text=given.text, words=tuple(given.topic.lower().split()))
     elif given.at:
-        wanted = Wanted(text=given.text, due=understood(_at(given.at), now).due)
+        at = moment_meant(given.at, now)
+        wanted = Wanted(text=given.text, due=at.due, repeat=at.repeat)
     else:
         wanted = understood(given.text, now)
     made = Reminders(context.home).add(wanted)
@@ -121,17 +122,9 @@ def reminders_done(given: ui.Given, context: ui.Context) -> None:
 
 
 def reminders_snooze(given: ui.Given, context: ui.Context) -> None:
-    wanted = understood(_at(given.until), _now(context))
-    if not wanted.due:
-        raise SettingsError(f"{given.until!r} is not a time; write it like `tomorrow at 9` or `in 2 hours`")
-    made = Reminders(context.home).change(given.id, state=WAITING, due=wanted.due, words=())
+    due = moment_meant(given.until, _now(context)).due
+    made = Reminders(context.home).change(given.id, state=WAITING, due=due, words=())
     ui.show(given, made.as_dict(), f"{made.id} comes up again {made.when}: {made.text}")
-
-
-def _at(text: str) -> str:
-    """A clock time alone is meant as one: "9:30" and "14" as "at 9:30" and "at 14"."""
-    alone = text[:1].isdigit() and "-" not in text and len(text.split()) == 1
-    return f"at {text}" if alone else text.replace("T", " at ", 1)
 
 
 def _now(context: ui.Context) -> datetime:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, NotFound, SettingsError, WriteRefused
 from hermes.memory.entries import NONE, PIN, UNPIN, Cause, in_order, is_trusted, key_of, provenance, size
 from hermes.memory.file import FILES, PROJECTS
-from hermes.memory.reminders import DONE, WAITING, Reminders, understood
+from hermes.memory.reminders import DONE, WAITING, Reminders, moment_meant
 from hermes.memory.rules import ENFORCE, RuleBook
 from hermes.memory.store import blocked_in_prompt
 from hermes.memory.triggers import Situation
@@ -353,7 +353,7 @@ def _remind(ask: Ask) -> Redirect:
     reminders, now = Reminders(ask.workspace.home), ask.workspace.now()
     if ask.field("done"):
         return _to_rules(f"Done: {reminders.change(ask.path['reminder'], state=DONE).text}")
-    due = understood(ask.field("until"), now).due
+    due = moment_meant(ask.field("until"), now).due
     moved = reminders.change(ask.path["reminder"], state=WAITING, due=due, words=())
     return _to_rules(f"Comes up {moved.when}: {moved.text}")
 
