@@ -8,6 +8,7 @@ import re
 import secrets
 import stat
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import WriteRefused
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from hermes.tools.paths import AllowedPaths, Limits
 
 LARGEST = 20_000_000  # bytes of a file that is read or changed as a whole
+_MOST_PLACES = 10  # lines that are named when a passage occurs more than once
 
 
 class ReadFile:
@@ -130,7 +132,8 @@ class Patch:
         if not places:
             return failure(f"old_text does not stand in {shown}; read the file and copy the passage exactly")
         if places > 1 and not arguments.get("replace_all", False):
-            where = ", ".join(str(plain.count("\n", 0, at) + 1) for at in _starts(plain, old))
+            starts = islice(re.finditer(re.escape(old), plain), _MOST_PLACES)
+            where = ", ".join(str(plain.count("\n", 0, found.start()) + 1) for found in starts)
             return failure(f"old_text occurs {places} times in {shown} (lines {where}); include more around it")
         changed = plain.replace(old, new)
         _replace(real, _encoded(changed.replace("\n", "\r\n") if crlf else changed))
@@ -158,15 +161,6 @@ def _is_loaded(paths: AllowedPaths, path: str) -> bool:
         except OSError:
             continue  # neither the folder nor the file need exist yet
     return False
-
-
-def _starts(text: str, passage: str) -> list[int]:
-    found: list[int] = []
-    at = text.find(passage)
-    while at >= 0 and len(found) < 10:  # noqa: PLR2004 - enough to see where
-        found.append(at)
-        at = text.find(passage, at + len(passage))
-    return found
 
 
 def _similar(real: str) -> str:
