@@ -179,6 +179,17 @@ def test_an_interrupt_ends_whatever_a_command_did_with_its_output(home: Path, tm
     assert not _alive(int(noted.read_text()))
 
 
+@pytest.mark.proves("agent.terminal")
+def test_a_program_that_goes_on_in_the_background_can_still_write(home: Path, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "more")
+    os.mkfifo(tmp_path / "told")
+    command = "trap '' PIPE; (read line < ../more; echo $line; echo code $? > ../told) & echo started"
+    (result,) = call_tools(home, tmp_path / "work", ("terminal", {"command": command}), ask=yes)
+    assert (result["exit_code"], result["output"]) == (0, "started\n")
+    (tmp_path / "more").write_text("later\n")
+    assert (tmp_path / "told").read_text() == "code 0\n"
+
+
 @pytest.mark.proves("agent.interrupt")
 @pytest.mark.parametrize("when", ["as it starts", "while it runs"])
 def test_ctrl_c_ends_a_running_command_and_the_turn(
