@@ -296,7 +296,7 @@ async def _person(
         while time.monotonic() < end:
             attempt += 1
             token = f"token-p{number}-{part}-{attempt}"
-            asked = [*history, {"role": "user", "content": f"Please keep {token} for me."}]
+            asked = [*history, {"role": "user", "content": f"What does {token} mean?"}]
             if not port or chance.random() < _MOVES:
                 port = chance.choice(servers.ports)
             started = time.perf_counter()
@@ -335,14 +335,16 @@ async def _connected(port: int) -> AsyncIterator[tuple[asyncio.StreamReader, asy
 
 
 async def _model(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Says the token of what it was asked last, after a second."""
+    """Says the first token of what it was asked last, after a second."""
     try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             asked = await reader.readexactly(int(head.partition(b"content-length:")[2].partition(b"\r\n")[0] or 0))
             await asyncio.sleep(LATENCY)
             said = json.dumps([each for each in json.loads(asked)["messages"] if each["role"] == "user"][-1])
-            kept = "".join(f" {token}" for token in _TOKEN.findall(said)[-1:])  # a review asks for none
+            kept = "".join(
+                f" {token}" for token in _TOKEN.findall(said)[:1]
+            )  # a review asks for none, and what Hermes adds comes last
             events = [
                 {"choices": [{"index": 0, "delta": {"content": f"Kept.{kept}"}, "finish_reason": None}]},
                 {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": {"prompt_tokens": 500}},
