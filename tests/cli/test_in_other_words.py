@@ -86,6 +86,17 @@ def test_what_a_repair_could_not_keep_is_told(home: Path, hermes: Command) -> No
 
 
 @pytest.mark.proves("ground.words")
+def test_a_repair_counts_a_single_thing_in_the_singular(home: Path, hermes: Command) -> None:
+    with SessionDB.open(home / "state.db") as db:
+        session = db.create_session(title="Only")
+        db.append_many(session, [{"role": "user", "content": f"number {n}"} for n in range(2)])
+    alter(str(home / "state.db"), "UPDATE messages SET content = 'forged' WHERE content = 'number 1'")
+    told = hermes("sessions", "repair", "--dry-run").out
+    assert "can keep 1 message in 1 session\n" in told
+    assert "1 message was altered; it is left out and kept in unverified.jsonl\n" in told
+
+
+@pytest.mark.proves("ground.words")
 def test_room_inside_the_file_is_told_with_the_option_that_gives_it_back(home: Path, hermes: Command) -> None:
     with SessionDB.open(home / "state.db", durability="turn") as db:
         gone = db.create_session(title="Gone")

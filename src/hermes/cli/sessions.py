@@ -469,13 +469,14 @@ def _repair_lines(told: Repair, *, dry_run: bool) -> Iterator[str]:
     yield f"{told.path} is damaged:"
     yield from (f"  {problem}" for problem in told.problems)
     keep = "can keep" if dry_run else "kept"
-    yield f"{keep} {found.messages:,} messages in {found.sessions:,} sessions"
+    yield f"{keep} {counted(found.messages, 'message')} in {counted(found.sessions, 'session')}"
     if found.summaries:
-        yield f"{keep} {found.summaries:,} summaries of the lossless engine"
+        yield f"{keep} {counted(found.summaries, 'summary', 'summaries')} of the lossless engine"
     if found.altered:
-        yield f"{len(found.altered):,} messages were altered; they are left out and kept in unverified.jsonl"
+        altered = counted(len(found.altered), "message was altered; it is", "messages were altered; they are")
+        yield f"{altered} left out and kept in unverified.jsonl"
     if found.lost:
-        yield f"{found.lost:,} messages are lost"
+        yield counted(found.lost, "message is lost", "messages are lost")
     if found.damaged_sessions:
         yield f"sessions that lost their titles: {', '.join(found.damaged_sessions)}"
     if found.salvage_sessions:
