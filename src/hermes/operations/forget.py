@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tarfile
@@ -19,7 +20,7 @@ from hermes.settings.config import conversations_of, load_settings
 from hermes.settings.home import PEOPLE
 from hermes.settings.people import LEAVING
 from hermes.storage.engines import forget_conversations
-from hermes.storage.files import explain
+from hermes.storage.files import explained
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,9 +224,5 @@ def _holds(archive: str, folder: str) -> bool:
 
 
 def _remove_tree(path: str) -> None:
-    try:
+    with explained("remove", path), contextlib.suppress(FileNotFoundError):
         shutil.rmtree(path)  # it never goes through a link, and refuses to begin at one
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise explain("remove", path, error) from error
