@@ -1,4 +1,4 @@
-"""Reads config.yaml: every value is checked once and knows where it came from."""
+"""Reads config.yaml: checks every value once and remembers the line it came from."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from hermes.storage.ports import Documents
 
     class Where(TypedDict):
-        """Where conversations are, and whose they are there."""
+        """The arguments of `SessionDB.open` that say where conversations are and whose."""
 
         path: str
         owner: str
 
 
 FILE = "config.yaml"
-_CACHE = "settings.json"
-_LARGEST = 1 << 20
+_CACHE = "settings.json"  # the parsed file, because parsing YAML takes four times as long as starting Python
+_LARGEST = 1 << 20  # bytes of config.yaml, and of its parsed copy
 # Two edits within one tick of the file system's clock look alike, so a file this young is never trusted to a cache.
 _TOO_YOUNG = 2.0
-_MOST_KNOWN = 64
-_UNKNOWN = "there is no setting "
+_MOST_KNOWN = 64  # files whose settings a process keeps in memory
+_UNKNOWN = "there is no setting "  # `_foreign` recognises unknown names by it
 # Settings and headings that hermes-agent writes and Hermes has never had.
 _OF_HERMES_AGENT = frozenset(
     (
@@ -49,7 +49,7 @@ _OF_HERMES_AGENT = frozenset(
 
 @value
 class Found:
-    """A value in the file, and its line."""
+    """A valid value from config.yaml and the line it is on, for `Settings.origin`."""
 
     value: Any
     line: int
@@ -63,6 +63,7 @@ class Settings:
         self._found = found
 
     def get(self, name: str) -> Any:
+        """Gives the value from the file, else the default; an unknown name raises `SettingsError`."""
         return self._found[name].value if name in self._found else known(name).default
 
     def origin(self, name: str) -> str:
@@ -70,26 +71,35 @@ class Settings:
         return f"{FILE}:{self._found[name].line}" if name in self._found else "default"
 
     def names(self) -> list[str]:
+        """Lists every setting that exists, also those the file does not set."""
         return list(all_keys())
 
     def flag(self, name: str) -> bool:
+        """Gives a setting of kind `flag`."""
         return bool(self.get(name))
 
     def integer(self, name: str) -> int:
+        """Gives a setting of kind `integer`; one that may be null needs `get`."""
         return int(self.get(name))
 
     def number(self, name: str) -> float:
+        """Gives a setting of kind `number`."""
         return float(self.get(name))
 
     def text(self, name: str) -> str:
+        """Gives a setting that is a text or one of several choices."""
         return str(self.get(name))
 
     def texts(self, name: str) -> tuple[str, ...]:
+        """Gives a list setting as a tuple, which a caller cannot change by mistake."""
         return tuple(self.get(name))
 
 
 def load_settings(home: Home) -> Settings:
-    """The settings of a home; a `SettingsError` lists everything that is wrong with the file."""
+    """Loads the settings of a home; a `SettingsError` lists every mistake in the file at once.
+
+    A person's home has none of its own: the operator's settings apply.
+    """
     path = os.path.join(home.operator, FILE)
     file = _open(path)
     if file is None:
@@ -113,7 +123,7 @@ def load_settings(home: Home) -> Settings:
     return settings
 
 
-# A server asks for the settings many times a turn, and they are the same file for everybody.
+# A server needs the settings many times a turn, and everybody has the same file. By path, with the file's identity.
 _KNOWN: dict[str, tuple[list[object], Settings]] = {}
 
 
@@ -121,7 +131,7 @@ STORAGE_URL = "HERMES_STORAGE_URL"
 
 
 def storage_address(home: Home) -> str:
-    """The PostgreSQL database that keeps this home's conversations; "" when they are in its state.db."""
+    """The address of the PostgreSQL database with this home's conversations; "" when they are in its state.db."""
     return secret(home, STORAGE_URL) or load_settings(home).text("storage.url")
 
 
@@ -144,14 +154,17 @@ def documents_of(home: Home, settings: Settings | None = None) -> Documents:
 
 
 def whose(home: Home) -> str:
-    """What the person of a home is called in a database of many."""
+    """The owner under which a shared database keeps this home's rows.
+
+    The prefix keeps a person and a profile of the same name apart.
+    """
     if home.person:
         return f"{PEOPLE}/{home.person}"
     return f"{PROFILES}/{home.profile}" if home.profile else "local"
 
 
 def check_text(path: str, data: bytes) -> tuple[dict[str, Found], list[str]]:
-    """What config.yaml sets, and every problem with it as a sentence with file, line and key."""
+    """Checks the text of config.yaml; returns the valid values and every problem, with file, line and setting."""
     from hermes.settings.yaml_file import parse
 
     try:
@@ -173,9 +186,9 @@ def check_text(path: str, data: bytes) -> tuple[dict[str, Found], list[str]]:
 
 
 def quoted_items(settings: Settings) -> list[tuple[str, str]]:
-    """What is odd and what to do about it, for every list that has an item in quotes.
+    """Finds lists with an item in quotes; returns each problem and its remedy.
 
-    `config set` once stored JSON lists that way. A command may stand in quotes, so that loading accepts it.
+    `config set` once stored JSON lists that way. Loading accepts such items, because a command may really be quoted.
     """
     import json
     import shlex
@@ -196,7 +209,10 @@ def _is_quoted(item: object) -> bool:
 
 
 def _foreign(path: str, problems: list[str]) -> ForeignSettings | None:
-    """When the file is that of hermes-agent, the way out is one command, not a line of advice for each setting."""
+    """The error for a config.yaml of hermes-agent, which one command migrates; None for a file of ours.
+
+    Without it, a person would read a line of advice for each of its settings.
+    """
     unknown = [problem.partition(_UNKNOWN)[2].partition(";")[0] for problem in problems]
     theirs = [name for name in unknown if name in _OF_HERMES_AGENT or name.partition(".")[0] in _OF_HERMES_AGENT]
     if not theirs:
@@ -208,7 +224,7 @@ def _foreign(path: str, problems: list[str]) -> ForeignSettings | None:
 
 
 def _leaves(tree: Any, prefix: str, keys: Mapping[str, object]) -> Iterator[tuple[str, Any, int]]:
-    """Dotted name, plain value and line of everything that is set; a known name is a leaf even if it is a mapping."""
+    """Yields dotted name, plain value and line of each setting; a known name is a leaf even if it is a mapping."""
     from hermes.settings.yaml_file import line_of, plain
 
     for word in tree:
@@ -222,7 +238,7 @@ def _leaves(tree: Any, prefix: str, keys: Mapping[str, object]) -> Iterator[tupl
 
 def _open(path: str) -> OpenFile | None:
     # Many people keep their settings in a repository and link to them, so a link is followed here: it can only lead to
-    # values of known types, never into a prompt.
+    # values of known types, never into a prompt. O_NONBLOCK, because opening a named pipe would wait for a writer.
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -233,6 +249,7 @@ def _open(path: str) -> OpenFile | None:
 
 
 def _identity(file: OpenFile) -> list[object]:
+    # With the version, because another one may check values differently. With ctime, because a program can set mtime.
     status = file.status
     return [__version__, status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns]
 
@@ -244,7 +261,7 @@ def _from_cache(home: Home, identity: list[object]) -> dict[str, Found] | None:
             return None
         return {name: Found(value=given, line=line) for name, (given, line) in kept["values"].items()}
     except (StorageError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # whatever is wrong with the copy, the original is at hand
+        return None  # a damaged copy costs only time: the original is parsed instead
 
 
 def _to_cache(home: Home, identity: list[object], found: Mapping[str, Found]) -> None:

@@ -13,23 +13,24 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 FILE = ".env"
-_LARGEST = 1 << 20
-_LOCK_TIMEOUT = 5
+_LARGEST = 1 << 20  # bytes
+_LOCK_TIMEOUT = 5  # seconds
 
 
 def secret(home: Home, name: str) -> str | None:
-    """The value of the environment variable, else of the home's .env file."""
+    """Looks up a secret in the environment, then in the operator's .env; a variable set to nothing counts as unset."""
     return os.environ.get(name) or read_secrets(home).get(name)
 
 
 def read_secrets(home: Home) -> dict[str, str]:
-    """Everything in the file; a mistake names its line and never shows its text."""
+    """Reads every secret of .env; an error names the line but never shows its text, which may be a key."""
     path = os.path.join(home.operator, FILE)
     data = read_private(path, at_most=_LARGEST)
     if data is None:
         return {}
-    keep_private(path)
+    keep_private(path)  # a person who made the file with an editor may have left it readable for others
     found: dict[str, str] = {}
+    # Files that a shell sources say `export`, and some editors begin a file with a byte order mark.
     for number, line in enumerate(data.decode("utf-8-sig", "replace").splitlines(), start=1):
         stripped = line.strip().removeprefix("export ").lstrip()
         if not stripped or stripped.startswith("#"):
@@ -42,14 +43,14 @@ def read_secrets(home: Home) -> dict[str, str]:
 
 
 def save_secret(home: Home, name: str, text: str) -> None:
-    """Sets one secret and leaves the other lines as they are."""
+    """Stores one secret in .env, and keeps all other lines with their comments and order."""
     if not name.isidentifier() or "\n" in text or "\r" in text:
         raise SettingsError(f"{name!r} cannot be stored: a secret has a plain name and one line of text")
     _replace(home, name, [f"{name}={_quoted(text)}"])
 
 
 def remove_secret(home: Home, name: str) -> None:
-    """Takes one secret out and leaves the other lines as they are."""
+    """Removes one secret from .env, and keeps all other lines with their comments and order."""
     _replace(home, name, [])
 
 

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 PROFILES = "profiles"
 PEOPLE = "users"
-STICKY_CHOICE = "active_profile"
+STICKY_CHOICE = "active_profile"  # the file that holds the name `hermes profile use` chose
 DEFAULT_PROFILE = "default"
 DATABASE = "state.db"
 UNSAVED = "unsaved"  # databases of conversations that could not be stored yet
-SHARED = os.path.join("shared", "KNOWLEDGE.md")  # in the operator's home: what all people of it may know
+SHARED = os.path.join("shared", "KNOWLEDGE.md")  # in the operator's home: what every person's agent may know
 _LONGEST_NAME = 64
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 _TAKEN = frozenset({"con", "prn", "aux", "nul"})  # Windows opens a device under these
@@ -27,10 +27,10 @@ _TAKEN = frozenset({"con", "prn", "aux", "nul"})  # Windows opens a device under
 
 @value
 class Home:
-    """A resolved home. `root` is where the profiles are; without a profile it is the home itself.
+    """A resolved home. `root` is the folder with the profiles; without a profile it is the home itself.
 
-    The home of a person is complete, but settings, secrets, identity and plug-ins are the operator's: `above` is where
-    those are. Nothing else of another home can be reached from it.
+    The home of a person is complete, but settings, secrets, identity and plug-ins are the operator's: `above` is the
+    folder with those. Nothing else of another home can be reached from it.
     """
 
     path: str
@@ -39,6 +39,7 @@ class Home:
     above: str = ""
 
     def join(self, *names: str) -> str:
+        """Makes the path of something in the home."""
         return os.path.join(self.path, *names)
 
     @property
@@ -48,12 +49,15 @@ class Home:
 
     @property
     def person(self) -> str:
-        """Whose home below the operator's this is; empty for the operator's own."""
+        """The name of the person whose home this is; "" for the operator's own home."""
         return os.path.basename(self.path) if self.above else ""
 
 
 def find_home(home: str | os.PathLike[str] | Home | None = None) -> Home:
-    """The home a program named, exactly; or, when it named none, the one a person would get."""
+    """Resolves the home a program names; without a name, the one the `hermes` command would use.
+
+    A named path is taken as it is: the profile a person chose for the command line does not change it.
+    """
     if home is None:
         return locate_home()
     if isinstance(home, Home):
@@ -63,7 +67,7 @@ def find_home(home: str | os.PathLike[str] | Home | None = None) -> Home:
 
 
 def locate_home(home: str | None = None, profile: str | None = None) -> Home:
-    """The home for `--home` and `--profile`, the environment and the sticky choice, in this order."""
+    """Resolves the home from `--home` and `--profile`, then from $HERMES_HOME and the chosen profile."""
     root = _absolute(home or os.environ.get("HERMES_HOME") or os.path.join("~", ".hermes"))
     _check_whole(root)
     name = profile if profile is not None else chosen_profile(root)
@@ -73,7 +77,7 @@ def locate_home(home: str | None = None, profile: str | None = None) -> Home:
 
 
 def existing_profile(root: str, name: str) -> str:
-    """Where the profile is."""
+    """Gives the folder of a profile; `NotFound` lists the profiles that exist."""
     path = profile_path(root, name)
     if not os.path.isdir(path):
         if name == DEFAULT_PROFILE:
@@ -87,19 +91,20 @@ def existing_profile(root: str, name: str) -> str:
 
 
 def _whole(home: Home) -> Home:
-    """The home, when neither it nor one above it was left in the middle of a migration."""
+    """Returns the home after checking that no interrupted migration left it, or one above it, half done."""
     for place in {home.path, home.root, home.operator}:
         _check_whole(place)
     return home
 
 
 def profile_path(root: str, name: str) -> str:
+    """Gives the folder of a profile, whether it exists or not; refuses an invalid name."""
     check_name(name, "a profile name")
     return os.path.join(root, PROFILES, name)
 
 
 def check_name(name: str, role: str) -> None:
-    """Refuses what could not be a folder everywhere, or could lead out of it."""
+    """Refuses a name that cannot be a folder on every system, or that could lead out of its folder."""
     if not name or len(name) > _LONGEST_NAME or not set(name) <= _NAME_CHARACTERS or name[0] in "_-":
         raise SettingsError(
             f"{name[:100]!r} cannot be {role}: use 1 to {_LONGEST_NAME} small letters, digits, - and _, "
@@ -110,7 +115,7 @@ def check_name(name: str, role: str) -> None:
 
 
 def person_home(home: Home, name: str) -> Home:
-    """The home of a person below this one; an unknown name gets the same answer as an invalid one."""
+    """Resolves the home of a person below this one; unknown and invalid names get the same error."""
     path = os.path.join(home.path, PEOPLE, name)
     try:
         check_name(name, "a person's name")
@@ -123,6 +128,7 @@ def person_home(home: Home, name: str) -> Home:
 
 
 def profile_names(root: str) -> list[str]:
+    """Lists the profiles in a root; the default one, which is the root itself, is not among them."""
     try:
         return sorted(entry.name for entry in os.scandir(os.path.join(root, PROFILES)) if entry.is_dir())
     except FileNotFoundError:
@@ -132,7 +138,7 @@ def profile_names(root: str) -> list[str]:
 
 
 def choose_profile(root: str, name: str) -> None:
-    """Makes a profile the one that is used when none is named."""
+    """Makes a profile the one that commands without `--profile` use."""
     if name != DEFAULT_PROFILE:
         locate_home(root, name)
     with Folder.create(root) as folder:
@@ -143,7 +149,7 @@ def choose_profile(root: str, name: str) -> None:
 
 
 def chosen_profile(root: str) -> str:
-    """The profile that is used when none is named; "" for the home itself."""
+    """The profile that commands without `--profile` use; "" for the home itself."""
     return (read_private(f"{root}/{STICKY_CHOICE}", at_most=1024) or b"").decode("utf-8", "replace").strip()
 
 
@@ -151,7 +157,7 @@ def _absolute(path: str) -> str:
     return os.path.realpath(os.path.expanduser(path))
 
 
-# Which project a piece of work belongs to: a repository, recognised by where it is, or a name a person gives.
+# Which project a piece of work belongs to: a repository, identified by its path, or a name that a person gives.
 
 _DIGITS = 8  # of the digest of a path
 _SHOWN = 40  # characters of a repository's name
@@ -159,9 +165,9 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_-")
 
 
 def project_of(folder: str) -> str:
-    """The project of the repository around a folder, such as `webshop-1f3a9c02`; "" outside of any.
+    """The project of the repository around a folder, such as `webshop-1f3a9c02`; "" outside any repository.
 
-    The digest of the path tells two repositories of one name apart.
+    The digest of the path tells two repositories of the same name apart.
     """
     root = project_root(os.path.realpath(os.path.expanduser(folder)))
     if not root:
@@ -174,7 +180,7 @@ def project_of(folder: str) -> str:
 
 
 def named_project(words: str, cwd: str | None = None) -> str:
-    """What a person means by `--project`: a name, or a path (`.` for here) inside a repository."""
+    """Resolves what a person means by `--project`: a name, or a path (`.` for here) inside a repository."""
     if words in (".", "..") or os.sep in words or words.startswith("~"):
         folder = os.path.join(cwd or os.getcwd(), os.path.expanduser(words))
         found = project_of(folder)
@@ -188,7 +194,7 @@ def named_project(words: str, cwd: str | None = None) -> str:
 
 
 def namesakes(folder: str, project: str) -> list[str]:
-    """The other projects of this name that `folder` holds: a repository that was moved is another one from then on."""
+    """Lists other projects in `folder` with this name: a repository that was moved counts as a new project."""
     try:
         there = sorted(os.listdir(folder))
     except OSError:
@@ -203,7 +209,7 @@ def _without_digest(project: str) -> str:
 
 
 def recorded_project(words: str | None) -> str:
-    """The project of a stored session; what another program called one, a folder that is not here, is none of ours."""
+    """The project of a stored session; "" when another program stored a folder that does not exist here."""
     try:
         return named_project(words) if words else ""
     except HermesError:
@@ -211,7 +217,7 @@ def recorded_project(words: str | None) -> str:
 
 
 def project_root(folder: str) -> str:
-    """The repository around a folder; "" outside of any."""
+    """The folder of the repository around a folder; "" outside any repository."""
     while True:
         if os.path.lexists(os.path.join(folder, ".git")):  # a folder, or the file of a worktree
             return folder
@@ -222,14 +228,15 @@ def project_root(folder: str) -> str:
 
 
 def import_plugin(kind: str, name: str, folder: str) -> ModuleType:
-    """The Python package in a plug-in's folder, run once.
+    """Imports the Python package in a plug-in's folder, once per process.
 
-    Two homes may have plug-ins of one name; each is a module of its own.
+    Two homes may have plug-ins of the same name; each becomes a module of its own.
     """
     import importlib.util
     import sys
 
-    mark = f"{hash(os.path.realpath(folder)) & 0xFFFFFFFFFFFFFFFF:016x}"  # for this process; no need to load hashlib
+    # Python's own hash differs from process to process, which is good enough here and saves loading hashlib.
+    mark = f"{hash(os.path.realpath(folder)) & 0xFFFFFFFFFFFFFFFF:016x}"
     full_name = f"hermes_{kind}_{name.replace('-', '_')}_{mark}"
     if full_name in sys.modules:
         return sys.modules[full_name]
@@ -248,12 +255,12 @@ def import_plugin(kind: str, name: str, folder: str) -> ModuleType:
 
 
 # A migration builds a copy and exchanges it with the home (`portability.exchange`), so a kill leaves nothing half done.
-# Two things are left to notice: a home between two renames, where the system cannot exchange two names, and a home
-# that Hermes 0.1, which migrated in place, left half changed.
+# Two cases remain to be detected: a home between two renames, on systems that cannot exchange two names at once, and a
+# home that Hermes 0.1, which migrated in place, left half changed.
 
 
 def _check_whole(home: str) -> None:
-    """Completes the two renames; refuses what an interrupted migration by Hermes 0.1 left."""
+    """Completes an interrupted exchange; refuses a home that Hermes 0.1 left half migrated."""
     if os.path.lexists(home + ARRIVING):
         _complete_renames(home)
     notes = f"{home}/{MIGRATION_FOLDER}/changes.jsonl"
@@ -266,7 +273,7 @@ def _check_whole(home: str) -> None:
 
 
 def _complete_renames(home: str) -> None:
-    """The old home left its place, and the new one had not come yet."""
+    """Renames the new home into place after a crash between moving the old one aside and moving the new one in."""
     import json  # loaded only when needed
 
     from hermes.storage.locks import FileLock
@@ -274,6 +281,7 @@ def _complete_renames(home: str) -> None:
     parent, name = os.path.split(home)
     with Folder.create(parent) as folder, FileLock(folder, name + ARRIVING, timeout=10):
         data = folder.read(name + ARRIVING, at_most=1 << 16) or b""
+        # A mark without its newline was cut off by the crash, before anything had been renamed.
         built = os.path.basename(json.loads(data)["staged"]) if data.endswith(b"\n") else ""
         if built and not os.path.lexists(home) and folder.status(built) is not None:
             folder.rename(built, name)

@@ -1,7 +1,7 @@
 """The people of a home: each has a complete home of their own below it, and keys that open it from outside.
 
-A key is 256 random bits, shown once; `users.json` keeps its SHA-256 only. Nothing can be guessed from that, and a slow
-hash would defend nothing: there is no dictionary of random keys.
+A key is 256 random bits, shown once; `users.json` keeps only its SHA-256. A slow hash, as for passwords, would add
+nothing: no dictionary contains random keys.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 FILE = "users.json"
 OWNER = "owner"  # the home itself, which is the operator's
 LEAVING = ".leaving-"  # what the folder of a person is called while it is being removed
-APPROVE = "approve"  # the right to decide about writes that wait; a key that only chats does not have it
+APPROVE = "approve"  # the right to decide about pending writes; a key that only chats does not have it
 _PREFIX = "hk-"
 _RANDOM_BYTES = 32
-_LARGEST = 16 << 20
-_LOCK_TIMEOUT = 5
+_LARGEST = 16 << 20  # bytes of users.json
+_LOCK_TIMEOUT = 5  # seconds
 
 
 @value
 class Key:
-    """What is kept of a key: enough to recognise and to revoke it."""
+    """The stored record of a key: enough to recognise and to revoke it, not to use it."""
 
     id: str
     digest: str
@@ -49,7 +49,7 @@ class Key:
 
 @value
 class Person:
-    """Somebody with a home and keys."""
+    """One entry of the list: somebody with a home of their own and any number of keys."""
 
     name: str
     added: float
@@ -59,7 +59,7 @@ class Person:
 
 @value
 class _Known:
-    """The list as it was read, and from which version of the file."""
+    """The list as it was read, with the stamp of the file it was read from."""
 
     stamp: tuple[int, ...] | None
     people: dict[str, Person]
@@ -70,7 +70,7 @@ _NOBODY = _Known(stamp=None, people={}, by_digest={})
 
 
 class People:
-    """Everybody who has a home below `home`, and its owner. Reads the file again when it has changed."""
+    """Everybody who has a home below `home`, and its owner. Reads the list again when another process changed it."""
 
     def __init__(self, home: Home) -> None:
         if home.above:
@@ -80,14 +80,15 @@ class People:
         self._known = _NOBODY
 
     def all(self) -> list[Person]:
-        """Everybody, by name; the owner only when they have a key."""
+        """Lists everybody by name; the owner is listed once they were given a key."""
         return sorted(self._look_again().people.values(), key=lambda person: person.name)
 
     def get(self, name: str) -> Person:
+        """Gives the record of one person; an unknown name raises `NotFound`."""
         return _known(self._look_again().people, name)
 
     def home_of(self, name: str) -> Home:
-        """The home a person's data is in."""
+        """Resolves the home of a person; for the owner, the home above all others."""
         if name == OWNER:
             return self.home
         self.get(name)
@@ -104,12 +105,12 @@ class People:
         return found[0] if found else None
 
     def may_approve(self, key: str) -> bool:
-        """Whether the owner gave this key the right to decide about writes that wait."""
+        """Whether the owner gave this key the right to decide about pending writes."""
         found = self.key(key)
         return found is not None and APPROVE in found[1].rights
 
     def add(self, name: str, note: str = "") -> Person:
-        """Makes the home of a new person."""
+        """Adds a person and makes their home; they have no key yet."""
         check_name(name, "a person's name")
         if name == OWNER:
             raise SettingsError(f"{OWNER!r} is the home itself; give it a key with `hermes users key {OWNER}`")
@@ -125,14 +126,14 @@ class People:
         return person
 
     def _make_folder(self, name: str, *, private: bool = False) -> None:
-        """A person whose data is in PostgreSQL was perhaps added by another server."""
+        """Makes a person's folder; with PostgreSQL it may be missing here, because another server added the person."""
         folder = os.path.join(self.home.path, PEOPLE, name)
         if private or not isinstance(self._documents, LocalDocuments):
             make_private_folders(folder)
             keep_private(folder)
 
     def make_key(self, name: str, label: str = "", *, rights: tuple[str, ...] = ()) -> tuple[Key, str]:
-        """A new key: its record, and the key itself, which cannot be shown again."""
+        """Makes a key; returns its record and the key itself, which cannot be shown again."""
         import base64
 
         secret = _PREFIX + base64.urlsafe_b64encode(os.urandom(_RANDOM_BYTES)).decode().rstrip("=")
@@ -148,6 +149,8 @@ class People:
         return key, secret
 
     def revoke(self, name: str, key_id: str) -> None:
+        """Removes a key; running servers refuse it from then on, because they read a changed list again."""
+
         def change(people: dict[str, Person]) -> None:
             person = _known(people, name)
             left = tuple(key for key in person.keys if key.id != key_id)
@@ -158,14 +161,14 @@ class People:
         self._change(change)
 
     def remove(self, name: str) -> str:
-        """Takes a person off the list with all keys, and moves their folder out of reach; returns where it is now."""
+        """Removes a person with all keys from the list, and moves their folder aside; returns its new path."""
         if name == OWNER:
             raise SettingsError(f"{OWNER!r} is the home itself and cannot be forgotten; its keys can be revoked")
 
         def change(people: dict[str, Person]) -> None:
             del people[_known(people, name).name]
 
-        self._change(change)
+        self._change(change)  # first, so that no key opens a folder that is about to be removed
         folder = os.path.join(self.home.path, PEOPLE, name)
         aside = os.path.join(self.home.path, PEOPLE, f"{LEAVING}{name}-{os.urandom(4).hex()}")
         with Folder.create(os.path.dirname(folder)) as people:
@@ -183,7 +186,7 @@ class People:
         self._known = _NOBODY
 
     def _look_again(self) -> _Known:
-        """The list as it is now; replaced as a whole, so that no thread sees half of a change."""
+        """The current list; replaced as a whole, so that no thread sees half of a change."""
         folder = self._documents.open()
         if folder is None:
             return _NOBODY

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-# Each helper task has the same block: `auxiliary.compression.model`, `auxiliary.curator.timeout`, …
+# Each helper task has the same block: `auxiliary.compression.model`, `auxiliary.curator.timeout`, …; here with the
+# default of its timeout in seconds.
 TASKS = {
     "compression": 120,
     "background_review": 120,
@@ -36,7 +37,7 @@ class Key:
     high: float | None = None
     choices: tuple[str, ...] = ()
     optional: bool = False  # null is allowed and means "decide for me"
-    enabling: bool = False  # it lets something run, reach out or be reached
+    enabling: bool = False  # it lets something run, reach out or be reached, so an import may not set it unasked
     harmless: tuple[str, ...] = ()  # choices that do not
 
     def enables(self, given: Any) -> bool:
@@ -45,7 +46,7 @@ class Key:
 
     @property
     def expected(self) -> str:
-        """What a person should write, in words."""
+        """What a person should write, for error messages: `a whole number from 1 to 100 (or null)`."""
         words = {
             "flag": "true or false",
             "integer": "a whole number",
@@ -65,6 +66,7 @@ class Key:
 
 @cache
 def all_keys() -> dict[str, Key]:
+    """Builds the table of all settings by name, in the order of keys.txt, then the block of each helper task."""
     keys: dict[str, Key] = {}
     rows, _ = _table()
     for row in rows:
@@ -79,7 +81,7 @@ def all_keys() -> dict[str, Key]:
 
 
 def known(name: str) -> Key:
-    """The setting of this name; a `SettingsError` hints at the one that was meant."""
+    """Looks up a setting by name; for an unknown name, a `SettingsError` suggests the one that was probably meant."""
     keys = all_keys()
     if name not in keys:
         raise SettingsError(f"there is no setting {name}{setting_hint(name, keys)} (`hermes config show` lists all)")
@@ -88,7 +90,7 @@ def known(name: str) -> Key:
 
 @cache
 def _table() -> tuple[list[list[str]], dict[str, str]]:
-    """The rows of keys.txt, and what to say about names that people guess."""
+    """The rows of keys.txt, and hints for names that people guess (its lines that begin with `? `)."""
     rows: list[list[str]] = []
     guessed: dict[str, str] = {}
     with open(os.path.join(os.path.dirname(__file__), "keys.txt"), encoding="utf-8") as file:
@@ -136,7 +138,7 @@ _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 
 
 def problem_with(key: Key, given: Any) -> str:
-    """Empty when the value is right, else what was expected."""
+    """Says what was expected and found when a value does not fit its setting; "" when it fits."""
     if given is None and (key.optional or key.kind == "mapping"):
         return ""
     fits = {
@@ -163,7 +165,7 @@ def _is_zone(name: str) -> bool:
 
 
 def _can_be_sent(given: Any) -> bool:
-    """Whether JSON can hold it: YAML has dates and sets as well, which no model and no cache would take."""
+    """Whether JSON can hold it: YAML also has dates, sets, NaN and infinity, which no model and no cache would take."""
     if isinstance(given, dict | list):
         return all(map(_can_be_sent, given.values() if isinstance(given, dict) else given))
     return given is None or isinstance(given, str | int) or (isinstance(given, float) and given - given == 0)
@@ -174,7 +176,7 @@ def _within(key: Key, given: float) -> bool:
 
 
 def from_words(key: Key, words: str) -> Any:
-    """The value a person meant on the command line; unreadable words come back as they are, for `problem_with`."""
+    """Reads a value typed on the command line; words that do not fit come back unchanged, for `problem_with`."""
     plain = words.strip()
     if key.optional and plain.lower() in ("null", "none", ""):
         return None
@@ -192,12 +194,12 @@ def from_words(key: Key, words: str) -> Any:
     return words
 
 
-# A name that ends in one of these is a key.
+# A setting whose name ends in one of these would be a secret, which config.yaml must not hold.
 _SECRETS = ("api_key", "apikey", "key", "token", "secret", "password")
 
 
 def setting_hint(name: str, names: Iterable[str]) -> str:
-    """What to say about a setting that does not exist: where keys are kept, or the nearest name."""
+    """A hint for an unknown setting: a remedy from keys.txt, where secrets belong, or the nearest name; "" if none."""
     plain = name.lower()
     if hint := _table()[1].get(plain):
         return f"; {hint}"
@@ -211,7 +213,7 @@ def setting_hint(name: str, names: Iterable[str]) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """A hint such as `; did you mean memory.provider?`, or nothing."""
+    """A hint such as `; did you mean memory.provider?`; "" when no name is near."""
     import difflib
 
     known = list(names)

@@ -1,4 +1,4 @@
-"""What a home keeps about trust: the folders the person trusts, files with text from outside, and the gate's decisions.
+"""What a home records about trust: folders the person trusts, files with text from outside, the gate's decisions.
 
 Folders and files are in `trust.json` of the operator's home, decisions in `trust/decisions.jsonl` of the person's.
 """
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 NAME = "trust.json"
-_LARGEST = 4 << 20
-_MOST_FILES = 5_000
-_WAIT = 5.0
+_LARGEST = 4 << 20  # bytes of trust.json
+_MOST_FILES = 5_000  # marked files; the oldest marks are dropped first
+_WAIT = 5.0  # seconds for the lock
 # Folders of other people's work, even inside a trusted project.
 _OF_OTHERS = frozenset(
     (
@@ -38,19 +38,19 @@ _OF_OTHERS = frozenset(
 
 
 class TrustedFolders:
-    """The decisions of one machine; `given` are folders a host names instead (it then decides about no others)."""
+    """Which folders and files on this machine are trusted; with `given`, exactly the folders that a host names."""
 
     def __init__(self, home: Home, given: Sequence[str] | None = None) -> None:
         self._home = home.operator
         self._given = None if given is None else {_real(each): True for each in given}
 
     def all(self) -> dict[str, bool]:
-        """Every folder somebody decided about."""
+        """Every folder that was decided about, and whether it is trusted."""
         found = self._given if self._given is not None else self._read().get("folders", {})
         return {path: bool(trusted) for path, trusted in found.items()} if isinstance(found, dict) else {}
 
     def decision(self, folder: str) -> bool | None:
-        """The decision about this folder or one around it; None when there is none."""
+        """The decision about this folder, else about the nearest one around it; None when nobody decided."""
         real, listed = _real(folder), self.all()
         nearest = _nearest(real, listed)
         return listed[nearest] if nearest else None
@@ -77,7 +77,7 @@ class TrustedFolders:
             return False
 
     def add(self, folder: str, *, trusted: bool = True) -> str:
-        """Keeps a decision; returns the folder's real path. Files that were marked as from outside are so no more."""
+        """Stores a decision and returns the folder's real path. Trusting a folder clears the marks on files in it."""
         real = _real(folder)
         if trusted and not os.path.isdir(real):
             raise NotFound(f"there is no folder {real}")
@@ -86,13 +86,14 @@ class TrustedFolders:
 
         def change(kept: dict[str, Any]) -> None:
             kept.setdefault("folders", {})[real] = trusted
-            if trusted:  # the person has looked at it
+            if trusted:  # the person vouches for what is in it now
                 kept["files"] = {path: 1 for path in kept.get("files", {}) if not is_inside(path, real)}
 
         self._change(change)
         return real
 
     def remove(self, folder: str) -> str:
+        """Forgets the decision about a folder, so one about a folder around it applies again; returns the real path."""
         real = _real(folder)
         if real not in self.all():
             raise NotFound(f"{real} is not on the list; `hermes trust list` shows the folders")
@@ -100,7 +101,7 @@ class TrustedFolders:
         return real
 
     def mark(self, paths: Iterable[str], *, outside: bool) -> None:
-        """Notes that these files hold text from outside, or that they no longer do."""
+        """Marks files as holding text from outside, or clears their marks."""
         known = self._read().get("files", {})
         real = [_real(path) for path in paths]
         if not any((path in known) is not outside for path in real):
@@ -136,13 +137,13 @@ class TrustedFolders:
             folder.replace(NAME, json.dumps(kept, ensure_ascii=False, indent=1).encode())
 
 
-_LONGEST_TEXT = 500
-_LONGEST_REPORT = 20_000
-SAID = "said"
+_LONGEST_TEXT = 500  # characters of a text that a decision records
+_LONGEST_REPORT = 20_000  # characters
+SAID = "said"  # the kind of report that holds the person's own words
 
 
 class _Log:
-    """Records in two files of the folder `trust`: a full one takes the place of the older one."""
+    """Records in two files of the folder `trust`: a full file replaces the older one, so the log stays small."""
 
     current, older, largest = "", "", 0
 
@@ -156,7 +157,7 @@ class _Log:
             folder.journal(self.current).append([{"at": time.time(), **record}], sync=False)
 
     def _records(self) -> list[dict[str, Any]]:
-        """Oldest first."""
+        """All records, oldest first."""
         folder = self._documents.open()
         if folder is None:
             return []
@@ -170,6 +171,7 @@ class DecisionLog(_Log):
     current, older, largest = "decisions.jsonl", "decisions.1.jsonl", 4 << 20
 
     def add(self, decision: Decision, session: str) -> None:
+        """Records a decision of the gate; a log that cannot be written does not fail the turn."""
         record: dict[str, Any] = {
             "session": session,
             "sink": decision.sink,
@@ -177,7 +179,7 @@ class DecisionLog(_Log):
             "reason": decision.reason,
             "characters": sum(map(len, decision.texts)),
         }
-        if decision.sources:  # what was allowed is where it was written to; it need not be here as well
+        if decision.sources:  # without any, nothing is suspicious, and the texts are where they were written to
             record["texts"] = [mask_secrets(text[:_LONGEST_TEXT]) for text in decision.texts]
             record["sources"] = [f"{source.origin}, {source.name}" for source in decision.sources]
         try:
@@ -188,28 +190,29 @@ class DecisionLog(_Log):
             logging.getLogger("hermes.trust").warning("a decision of the trust gate was not recorded: %s", error)
 
     def newest(self, count: int) -> list[dict[str, Any]]:
+        """Gives the last `count` decisions, the newest at the end."""
         return self._records()[-count:]
 
 
 class HostReports(_Log):
-    """What hooks of MCP hosts report while a turn runs: what the person typed (SAID), and texts from outside."""
+    """Reports from hooks of MCP hosts during a turn: what the person typed (SAID), and texts from outside."""
 
     current, older, largest = "hosts.jsonl", "older-hosts.jsonl", 2 << 20
 
     def add(self, host: str, conversation: str, kind: str, name: str, text: str) -> None:
-        """`kind` is SAID, or the origin of a text from outside."""
+        """Records one text; `kind` is SAID, or the origin of a text from outside."""
         record = {"host": host, "conversation": conversation, "kind": kind, "name": name}
         self._append(record | {"text": text[:_LONGEST_REPORT]})
 
     def since(self, host: str, start: float) -> list[dict[str, Any]]:
-        """The reports of every conversation of a host in which the person spoke since `start`, oldest first."""
+        """All reports, oldest first, of those conversations of a host in which the person spoke since `start`."""
         ours = [record for record in self._records() if record.get("host") == host]
         alive = {record["conversation"] for record in ours if record["kind"] == SAID and record["at"] >= start}
         return [record for record in ours if record["conversation"] in alive]
 
 
 def _nearest(real: str, listed: Iterable[str]) -> str:
-    """The folder of the list that is closest around this one; "" when none is."""
+    """The innermost listed folder that contains this path; "" when none does."""
     return max((path for path in listed if is_inside(real, path)), key=len, default="")
 
 

@@ -1,4 +1,4 @@
-"""config.yaml as text: parsing with line numbers, and edits that keep a person's comments and order."""
+"""Reads and edits config.yaml as text: parses it with line numbers, and keeps comments and order when it writes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def without(text: str, tree: CommentedMap, words: list[str]) -> str | None:
-    """The text without the value, and without headings that hold nothing else; None where lines cannot tell."""
+    """Removes a value by cutting its lines, with headings it leaves empty; None if it shares its line with others."""
     lines = text.splitlines(keepends=True)
     holders = [tree]
     for word in words[:-1]:
@@ -33,7 +33,7 @@ def without(text: str, tree: CommentedMap, words: list[str]) -> str | None:
     while depth and begin >= 0 and len(holders[depth]) == 1:
         higher = _lines_of(lines, holders[depth - 1], words[depth - 1])
         if any(line.lstrip().startswith("#") for line in lines[higher[0] : higher[1]]):
-            break  # what somebody wrote below the heading stays, and then so does the heading
+            break  # a comment that somebody wrote below the heading stays, and so the heading must stay
         depth -= 1
         begin, end = higher
     return None if begin < 0 else "".join(lines[:begin] + lines[end:])
@@ -53,18 +53,19 @@ def _lines_of(lines: list[str], holder: CommentedMap, word: str) -> tuple[int, i
 
 
 def _belongs(line: str, column: int) -> bool:
-    """Whether a line is part of the value of a key in this column, or may be; a list may begin below its key."""
+    """Whether a line may belong to the value of a key in this column; YAML lets a list start in its key's column."""
     content = line.lstrip()
     indented = len(line) - len(content)
     return not content or content.startswith("#") or indented > column or (indented == column and content[:2] == "- ")
 
 
-_LARGEST = 1 << 20
-_LOCK_TIMEOUT = 5
+_LARGEST = 1 << 20  # bytes
+_LOCK_TIMEOUT = 5  # seconds
 _SHAPES = {"mapping": "{key: value}", "texts": '["one", "two"] or one, two'}
 
 
 def parse(path: str, data: bytes) -> CommentedMap:
+    """Parses config.yaml into a tree that knows lines and comments; an error names file and line, never the content."""
     try:
         tree = _yaml().load(data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
@@ -83,6 +84,7 @@ def parse(path: str, data: bytes) -> CommentedMap:
 
 
 def line_of(tree: CommentedMap, word: str) -> int:
+    """Gives the line of a key, counted from 1."""
     try:
         return int(tree.lc.key(word)[0]) + 1
     except (KeyError, AttributeError, TypeError):  # came in through a YAML merge, which keeps no position
@@ -90,19 +92,19 @@ def line_of(tree: CommentedMap, word: str) -> int:
 
 
 def plain(node: Any) -> Any:
-    """The node as ordinary Python values."""
+    """Converts a node of ruamel's types, which carry format and position, to ordinary Python values."""
     if isinstance(node, dict):
         return {str(word): plain(below) for word, below in node.items()}
     if isinstance(node, list):
         return [plain(item) for item in node]
-    for kind in (bool, int, float, str):
+    for kind in (bool, int, float, str):  # bool first: in Python it is an int as well
         if isinstance(node, kind):
             return kind(node)
     return node
 
 
 def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
-    """Writes one setting into the file, keeping all else as it is; returns the value and where it was written."""
+    """Sets one setting and leaves the rest of the file as it is; returns the value and the real path of the file."""
     key = known(name)
     given = _read(words, _yaml()) if key.kind == "mapping" else from_words(key, words)
     if key.kind == "texts" and isinstance(given, str):  # with or without brackets; every item is a text, not a number
@@ -117,7 +119,7 @@ def set_value(home: Home, file: str, name: str, words: str) -> tuple[Any, str]:
 
 
 def unset_value(home: Home, file: str, name: str) -> tuple[str, bool]:
-    """Takes one setting out of the file, keeping all else as it is; where the file is, and whether it was there."""
+    """Removes one setting and leaves the rest of the file as it is; returns the real path and whether it was set."""
     known(name)
     _check_operator(home, name)
     found: list[bool] = []
@@ -132,6 +134,7 @@ def unset_value(home: Home, file: str, name: str) -> tuple[str, bool]:
             if word not in (holder.lc.data or ()):
                 raise SettingsError(f"{name} comes from another part of the file, by `<<`; edit the file")
             last, holder = holder, holder[word]
+        # Cut lines keep the formatting of all others. If the result says something else, the tree is written instead.
         shorter = without(text, tree, words)
         del last[words[-1]]
         return shorter if shorter is not None and _says(shorter, tree) else _dumped(tree, text)
@@ -145,12 +148,12 @@ def _check_operator(home: Home, name: str) -> None:
 
 
 def place_value(home: Home, file: str, name: str, given: Any) -> None:
-    """Writes a value that was checked already, keeping all else as it is."""
+    """Sets a value that the caller has checked, and leaves the rest of the file as it is."""
     _edit(home, file, lambda tree: _place(tree, name.split("."), given))
 
 
 def keep_known(home: Home, file: str) -> list[str]:
-    """Takes everything out that is no setting of ours or has a wrong value; returns the names."""
+    """Removes unknown settings and invalid values, as a migration needs; returns the names it removed."""
     dropped: list[str] = []
     _edit(home, file, lambda tree: dropped.extend(_without_unknown(tree, "", all_keys())))
     return dropped
@@ -175,7 +178,7 @@ def _without_unknown(tree: CommentedMap, prefix: str, keys: Mapping[str, Any]) -
 
 
 def set_plugin(home: Home, plugin: str, values: Mapping[str, Any], file: str = "config.yaml") -> None:
-    """Writes settings of one plug-in below `plugins`, keeping all else as it is."""
+    """Writes settings of one plug-in under `plugins`, and leaves the rest of the file as it is."""
 
     def change(tree: CommentedMap) -> None:
         for key, given in values.items():
@@ -210,7 +213,7 @@ def _dumped(tree: CommentedMap, text: str) -> str:
 
 
 def _read(words: str, yaml: YAML) -> Any:
-    """What the words mean in the file, which may be JSON; words that mean nothing there come back unchanged."""
+    """Reads words as the file would, where JSON is valid too; words that are not valid YAML come back unchanged."""
     try:
         return plain(yaml.load(words))
     except (YAMLError, ValueError, RecursionError):
@@ -218,7 +221,7 @@ def _read(words: str, yaml: YAML) -> Any:
 
 
 def _says(text: str, tree: CommentedMap) -> bool:
-    """Whether a text holds what the tree does; headings that hold nothing do not count."""
+    """Whether a text parses to the same settings as the tree; empty headings do not count."""
     try:
         return bool(_filled(plain(parse("", text.encode()))) == _filled(plain(tree)))
     except SettingsError:
@@ -251,7 +254,7 @@ def _place(tree: CommentedMap, words: list[str], given: Any) -> None:
 def _yaml() -> YAML:
     yaml = YAML(typ="rt")
     yaml.preserve_quotes = True
-    yaml.width = 4096
+    yaml.width = 4096  # by default ruamel wraps long values, which would change lines that nobody edited
     return yaml
 
 
