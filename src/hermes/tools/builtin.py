@@ -1,4 +1,4 @@
-"""The agent's own tools beside memory and search (files, terminal, web, todo, tasks), built when needed."""
+"""The tools of our own agent, apart from memory and search: files, terminal, web, todo, delegated tasks, skills."""
 
 from __future__ import annotations
 
@@ -30,24 +30,25 @@ if TYPE_CHECKING:
     from hermes.tools.registry import Tool
 
 STATES = ("pending", "in_progress", "completed", "cancelled")
-MOST_ITEMS, LONGEST_ITEM = 256, 4_000
+MOST_ITEMS, LONGEST_ITEM = 256, 4_000  # of a list, and characters of one item
 HEADER = "[Your active task list was preserved across context compression]"
 _MARKS = {"pending": "[ ]", "in_progress": "[>]"}
 
 
 class Todo:
-    """The tool `todo`."""
+    """The tool `todo`: the model's list of steps for the work at hand, kept in the conversation itself."""
 
     brings = ""
     sink = ""
     schema = SCHEMAS["todo"]
 
     def __init__(self, history: Callable[[], Iterable[Mapping[str, Any]]] = lambda: ()) -> None:
-        """`history` are the messages of the conversation; the list of a resumed session is found in them."""
+        """`history` gives the messages of the conversation; a resumed session finds its list in them."""
         self._history = history
         self._items: list[dict[str, str]] | None = None
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Replaces the list, or merges items into it by id; returns the whole list with a count for each state."""
         items = self._current()
         if "todos" in arguments:
             given = {each["id"]: {key: each[key] for key in ("id", "content", "status")} for each in arguments["todos"]}
@@ -61,7 +62,7 @@ class Todo:
         return {"todos": items, "summary": {"total": len(items), **counts}}
 
     def snapshot(self) -> str:
-        """The open items in words, for a conversation whose messages were compacted; empty when nothing is open."""
+        """The open items as text, to be shown again after a compaction removed the list; "" when nothing is open."""
         lines = [
             f"- {_MARKS[each['status']]} {each['id']}. {each['content']} ({each['status']})"
             for each in self._current()
@@ -76,7 +77,7 @@ class Todo:
 
 
 def _restored(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
-    """The newest list a result of this tool showed."""
+    """The list in the newest result of this tool."""
     for message in reversed(list(messages)):
         if message["role"] == "tool" and message.get("name") == Todo.schema["name"]:
             try:
@@ -93,7 +94,7 @@ MOST_TASKS = 20
 
 @value
 class Task:
-    """A task for a delegated agent."""
+    """A task for a delegated agent: its goal, what it must know, and its role."""
 
     goal: str
     context: str = ""
@@ -102,7 +103,7 @@ class Task:
 
 @value
 class Outcome:
-    """`status` is completed, interrupted, limit or failed; then `summary` says why."""
+    """How a delegated task ended: `status` is completed, interrupted, limit or failed, `summary` the answer or why."""
 
     status: str
     summary: str
@@ -118,7 +119,7 @@ class Outcome:
 class DelegateTask:
     """Hands pieces of work to other agents, each in its own session, and waits for them."""
 
-    sink = ""  # the other agent's calls pass the gate, with what this one has read behind them
+    sink = ""  # the other agent's own calls pass the gate, which also counts what this agent has read
     schema = SCHEMAS["delegate_task"]
 
     def __init__(self, run: Run, *, at_once: int, longest: int, stop: Callable[[], None]) -> None:
@@ -128,6 +129,7 @@ class DelegateTask:
         self._longest = longest
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Runs all tasks to their end, some at the same time, and returns their answers in the order given."""
         given = arguments.get("tasks") or ([arguments] if arguments.get("goal", "").strip() else [])
         fields = ("goal", "context", "role")
         tasks = [Task(**{name: each[name] for name in fields if name in each}) for each in given]
@@ -164,7 +166,7 @@ class DelegateTask:
         }
 
     def origin_of(self, _arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
-        """An answer may repeat what the other agent read outside."""
+        """From outside if one of the agents read text from outside, because its answer may repeat it."""
         return "tool" if any(each["read_outside"] for each in result.get("results", ())) else ""
 
 
@@ -175,8 +177,8 @@ _KEPT = ("content", "new_string", "file_content")  # arguments of `skill_manage`
 class Gate:
     """Decides which skill changes wait for a person. The description of a skill is part of every prompt, as memory is.
 
-    `must_ask` has all of them wait; `untrusted` (stage, refuse or allow) is about those that text from outside may
-    stand behind.
+    With `must_ask` all of them wait; `untrusted` (stage, refuse or allow) decides about those that text from outside
+    may have caused.
     """
 
     def __init__(self, pending: Approvals, *, must_ask: bool, untrusted: str) -> None:
@@ -185,7 +187,7 @@ class Gate:
         self._untrusted = untrusted
 
     def held_back(self, arguments: dict[str, Any], turn: TurnContext) -> Callable[[], Pending] | None:
-        """How to stage a change that must wait; None when it may be made now."""
+        """A function that stages the change if it must wait; None when it may be made now."""
         reasons = ["skills.write_approval is on"] if self._must_ask else []
         new = [arguments[name] for name in _KEPT if isinstance(arguments.get(name), str)]
         decision = decide("skills", turn, writes=new, removes=_lost(arguments))
@@ -202,7 +204,7 @@ class Gate:
 
 
 class SkillTool:
-    """A skill tool in the toolbox's form; what it does is in `hermes.skills`."""
+    """One of the skill tools as the toolbox needs it; `hermes.skills` does the work."""
 
     in_turn = True
 
@@ -211,24 +213,25 @@ class SkillTool:
         self._tools = tools
         self._gate = gate if name == MANAGE else None
         self.sink = "skills" if name == MANAGE else ""
-        self.gates_itself = name == MANAGE  # what waits has a form of its own
+        self.gates_itself = name == MANAGE  # a pending skill change is stored in a form of its own
         self.schema = SKILL_SCHEMAS[name]
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Runs the tool. A change that must wait is staged, or refused at once if it could never succeed."""
         stage = self._gate.held_back(arguments, turn) if self._gate else None
         if stage is None:
             return self._tools.handle(self._name, arguments)
         return self._tools.refusal(arguments) or staged(stage(), "skills")
 
     def origin_of(self, arguments: dict[str, Any], _result: object, _turn: TurnContext) -> str:
-        """A skill of a folder that others write is theirs, unless the person trusts the folder."""
+        """From a file if the skill is in a folder of other people's that the person does not trust."""
         name = arguments.get("name")
         viewed = self._name == VIEW and isinstance(name, str) and self._tools.is_outside(name)
         return "file" if viewed or (self._name == LIST and self._tools.outside_skills()) else ""
 
 
 def _lost(arguments: dict[str, Any]) -> list[str]:
-    """What names the thing that a change takes away; a skill that is only added to loses nothing."""
+    """The words that identify what a change removes; a change that only adds removes nothing."""
     taken = {"patch": ("old_string",), "delete": ("name",), "remove_file": ("name", "file_path")}
     named = [arguments.get(each) for each in taken.get(str(arguments.get("action")), ())]
     return [" ".join(each for each in named if isinstance(each, str))] if named else []
@@ -236,10 +239,10 @@ def _lost(arguments: dict[str, Any]) -> list[str]:
 
 @value
 class BuiltinTools:
-    """What the tools of one agent share: where they work, whom to ask, when to stop, who runs delegated tasks.
+    """What the tools of one agent share: the folder they work in, whom to ask, when to stop, who runs delegated tasks.
 
-    Without `delegate` no task can be handed on; `stop` ends what runs, as `cancelled` will tell it. What lies in a
-    folder that is not `trusted` is text from outside; without that list everything is.
+    Without `delegate`, tasks cannot be delegated. `stop` asks running work to end; it notices through `cancelled`.
+    Files in folders that are not `trusted` are text from outside; without that list, all files are.
     """
 
     settings: Settings
@@ -253,7 +256,7 @@ class BuiltinTools:
     trusted: TrustedFolders | None = None
 
     def makers(self) -> dict[str, Callable[[], Tool]]:
-        """Each tool's name and how to make it; a toolset that is off costs nothing, not even its imports."""
+        """A maker for each tool by name, so that a toolset that is off costs nothing, not even its imports."""
         made: dict[str, Callable[[], Tool]] = {
             "read_file": lambda: self._file_tools["read_file"],
             "write_file": lambda: self._file_tools["write_file"],
@@ -273,7 +276,7 @@ class BuiltinTools:
         return made
 
     def open_steps(self) -> str:
-        """What is still to be done, in words; empty when there is no list."""
+        """The open items of the todo list as text; "" when nothing is open."""
         return self._steps.snapshot()
 
     @cached_property

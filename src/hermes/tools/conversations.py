@@ -1,4 +1,4 @@
-"""Tools on conversations: search and read earlier ones, bring compacted messages of this one back, compact it."""
+"""The conversation tools: search and read earlier ones, compact this one, read its compacted messages again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ DEFAULT_WINDOW, LARGEST_WINDOW = 5, 20
 
 
 class SessionSearchTool:
-    """`open_db` gives the conversations of a profile ("" for this one) for one call; None when there are none."""
+    """The tool `session_search`: finds, reads and lists past conversations.
+
+    `open_db` opens the conversations of a profile ("" for this one) for one call; None when there are none.
+    """
 
     schema = SCHEMAS["session_search"]
     in_turn = True
@@ -44,10 +47,14 @@ class SessionSearchTool:
         self._open_db = open_db
         self._mask = mask
         self._helpers = helpers
-        self._archived = archived  # entries of curated memory that made room for others and match a query
+        self._archived = archived  # finds archived entries of curated memory that match a query
         self._project = project
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Searches, reads, scrolls or lists, depending on the arguments given.
+
+        A database that cannot be used becomes a failure the model can work around, not an exception.
+        """
         from hermes.base.words import scrub
 
         given = {name: scrub(value) if isinstance(value, str) else value for name, value in arguments.items()}
@@ -95,7 +102,7 @@ class SessionSearchTool:
 
 
 def _profile_of(given: dict[str, Any]) -> tuple[str, str]:
-    """The profile and the session id; `profile/id` names both at once."""
+    """Splits `profile/id`, a form that names both at once, into profile and session id."""
     profile, session_id = given.get("profile", "").strip(), given.get("session_id", "").strip()
     before, slash, after = session_id.partition("/")
     if slash and not profile and before and after and " " not in before:
@@ -121,7 +128,7 @@ def _criteria(given: dict[str, Any], here: str) -> Any:
         source=given.get("source", "").strip() or None,
         project=given.get("project", "").strip() or None,
         include_superseded=bool(given.get("include_superseded")),
-        prefer_project=here or None,  # with the rest of what the person ever said beneath
+        prefer_project=here or None,  # ranked first; results from other projects follow
     )
 
 
@@ -140,27 +147,31 @@ def _nothing_yet(given: dict[str, Any]) -> dict[str, Any]:
 
 
 class ContextCompact:
-    """The tool `context_compact`."""
+    """The tool `context_compact`: lets the model make room in its context before it runs out."""
 
     in_turn = True
     brings = ""
-    sink = ""  # what is put away stays stored, and the block is graded by what was in it
+    sink = ""  # the originals stay stored, and the block gets the grade of what it replaces
     schema = SCHEMAS["context_compact"]
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Compacts the running conversation; outside a session there is none, which is a failure."""
         if turn.compact is None:
             return failure("there is no running conversation here; context_compact works inside a session")
         return turn.compact(arguments)
 
 
-MOST_CHARACTERS = 24_000
+MOST_CHARACTERS = 24_000  # of one answer; the rest can be asked for
 _AROUND = 400  # characters shown on each side of a hit
 _FRAME = 80  # characters of JSON around one message
 _LONGEST_NAME = 64
 
 
 class ContextExpand:
-    """`read` gets ids and the current session. It is asked lazily: reading stops when the answer is full."""
+    """The tool `context_expand`: shows stored messages that a compaction replaced by a block.
+
+    `read` gets ids and the current session, and yields messages one by one: reading stops when the answer is full.
+    """
 
     in_turn = True
     sink = ""
@@ -171,6 +182,7 @@ class ContextExpand:
         self._most = most_characters
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Shows messages by their ids, or with `find` the passages that hold a text, and says how to read on."""
         wanted = parse_ranges(arguments["ids"])
         if not wanted:
             return failure(f"ids must be numbers and ranges such as '4096-4131', not {arguments['ids'][:60]!r}")
@@ -180,7 +192,7 @@ class ContextExpand:
         return self._shown(found, wanted, max(arguments.get("start", 0), 0))
 
     def origin_of(self, _arguments: dict[str, Any], _result: object, turn: TurnContext) -> str:
-        """What comes back is this conversation, and must not be trusted more than it was then."""
+        """From recall if the conversation has outside text: bringing messages back must not raise their grade."""
         return "recall" if turn.sources() else ""
 
     def _shown(self, found: Iterator[tuple[int, dict[str, Any]]], wanted: list[range], start: int) -> dict[str, Any]:
@@ -205,7 +217,7 @@ class ContextExpand:
 
 
 def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Role and text; calls become lines of the text, so that an answer can begin and end anywhere in them."""
+    """Role and text; tool calls become lines of the text, so that a long one can be cut anywhere."""
     calls = [f"[calls {name}({arguments})]" for _, name, arguments in calls_of(message)]
     shown: dict[str, Any] = {
         "role": message.get("role"),
@@ -227,7 +239,7 @@ def _hits(found: Iterator[tuple[int, dict[str, Any]]], needle: str) -> Iterator[
 
 
 def _from(wanted: list[range], number: int) -> str:
-    """What is left of the wanted ids from this one on, for the next call."""
+    """The wanted ids from this one on, in the notation of the `ids` argument, for the next call."""
     at = next(at for at, ids in enumerate(wanted) if number in ids)
     first, *others = wanted[at:]
     return format_ranges([(number, first.stop - 1), *((each.start, each.stop - 1) for each in others)])

@@ -1,4 +1,4 @@
-"""The `fetch_url` tool: a page of the web as text; addresses of this machine and its network are refused."""
+"""The `fetch_url` tool: turns a web page into text; refuses addresses of this machine and its network."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 
 
 def title_of(page: str) -> str:
+    """Gives the title of an HTML page in one line; "" when it has none near its beginning."""
     start = re.search(r"<title[^<>]*>", page[:200_000], re.IGNORECASE)
     if start is None:
         return ""
@@ -44,7 +45,7 @@ def title_of(page: str) -> str:
 
 
 def text_of(page: str, base: str = "") -> str:
-    """The text of a page; links as `[words](address)`."""
+    """Gives the text of an HTML page; links become `[words](address)`, resolved against `base`."""
     body = _without(page, "<!--", "-->")
     for name in _UNREAD:
         body = _without_element(body, name)
@@ -86,7 +87,7 @@ def _joined(base: str, address: str) -> str:
 
 
 def _without(text: str, start: str, end: str) -> str:
-    """The text without everything between two marks; an open one reaches to the end."""
+    """Removes everything between two marks; without an end mark, everything to the end of the text."""
     kept: list[str] = []
     at = 0
     while (begin := text.find(start, at)) >= 0:
@@ -105,7 +106,7 @@ def _without_element(text: str, name: str) -> str:
     while begin := opening.search(text, at):
         kept.append(text[at : begin.start()])
         stop = closing.search(text, begin.end())
-        if stop is None:  # an open script hides the rest of a page, an open head must not
+        if stop is None:  # browsers take the rest of a page as the script, but show what follows an open head
             return "".join([*kept, text[begin.end() :] if name in ("head", "noscript", "svg") else ""])
         at = (text.find(">", stop.end()) + 1) or len(text)
     return "".join([*kept, text[at:]])
@@ -122,13 +123,13 @@ def _tidy(text: str) -> str:
 
 _MOST_REDIRECTS = 5
 _REDIRECT = range(300, 400)
-_NAT64 = int(ipaddress.IPv6Address("64:ff9b::")) >> 32  # a gateway takes these to the IPv4 address at their end
+_NAT64 = int(ipaddress.IPv6Address("64:ff9b::")) >> 32  # NAT64 gateways send these to the IPv4 address at their end
 _TEXTUAL = ("text/", "json", "xml", "javascript", "yaml", "toml", "x-sh", "csv")
 
 
 @value
 class WebPolicy:
-    """What `fetch_url` may reach."""
+    """What `fetch_url` may reach, and how much and how long it may read."""
 
     allow_private: bool = False
     max_bytes: int = 2_000_000
@@ -146,7 +147,7 @@ class _Page:
 
 
 class FetchUrl:
-    """The tool `fetch_url`."""
+    """The tool `fetch_url`: reads a page on the web for the model."""
 
     brings = "web"
     sink = "request"
@@ -161,14 +162,15 @@ class FetchUrl:
         return {"address": arguments["url"].strip()}
 
     def origin_of(self, _arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
-        return "web" if "content" in result else ""  # else it is our own word on why there is none
+        return "web" if "content" in result else ""  # otherwise the result is our own error message
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Fetches a page and returns its text from `offset` on, with the offset of the next part if it is long."""
         import httpx
 
         try:
             page = self._fetch(arguments["url"].strip())
-        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # urllib raises the last for odd addresses
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:  # ValueError: urllib, for odd addresses
             return failure(f"{arguments['url']} could not be fetched: {str(error) or type(error).__name__}")
         except Interrupted:
             return failure("stopped, or the page took too long")
@@ -201,7 +203,7 @@ class FetchUrl:
         raise WriteRefused(f"{url}: more than {_MOST_REDIRECTS} redirects", kind="web")
 
     def _once(self, url: str, stopped: Callable[[], bool]) -> _Page | str:
-        """The page, or the address that the server names instead."""
+        """Makes one request; returns the page, or the address the server redirects to."""
         import httpx
 
         from hermes.llm.transport import CANCELLED, shared_client
@@ -210,7 +212,7 @@ class FetchUrl:
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise WriteRefused(f"{url!r} is not an http or https address", kind="web")
         address = self._checked_address(parts.hostname, parts.port or (443 if parts.scheme == "https" else 80))
-        # The name is resolved once and that address is asked: a second look-up could give another, private one.
+        # Connect to the address that was checked: a second look-up of the name could return a private one.
         target = httpx.URL(url).copy_with(host=address) if address else httpx.URL(url)
         asked = shared_client().stream(
             "GET",
@@ -240,7 +242,7 @@ class FetchUrl:
         return bytes(data), False
 
     def _checked_address(self, host: str, port: int) -> str:
-        """An address of the host that may be asked; empty when only a proxy knows the name."""
+        """Resolves a host and refuses private addresses; "" when only a proxy can resolve the name."""
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
@@ -261,7 +263,7 @@ class FetchUrl:
 def _is_public(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     inner = getattr(address, "ipv4_mapped", None) or getattr(address, "sixtofour", None)
-    if address.version == 6:  # noqa: PLR2004 - IPv6, which can wrap an address of IPv4 in more ways
+    if address.version == 6:  # noqa: PLR2004 - IPv6, which has more ways to wrap a private IPv4 address
         if address.is_site_local or (int(address) >> 32 == 0 and int(address) > 1):
             return False
         if int(address) >> 32 == _NAT64:
@@ -278,5 +280,5 @@ def _behind_a_proxy() -> bool:
 def _decoded(data: bytes, charset: str) -> str:
     try:
         return data.decode(charset, "replace")
-    except LookupError:  # what is no character set, such as hex, is UTF-8 more often than anything else
+    except LookupError:  # no such character set, or one like hex that is no text encoding: most pages are UTF-8
         return data.decode("utf-8", "replace")

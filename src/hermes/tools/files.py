@@ -1,4 +1,4 @@
-"""Tools on files: read, write, change a passage, list by pattern, search text."""
+"""The file tools: read, write, patch a passage, list by pattern, search text."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from hermes.tools.paths import AllowedPaths, Limits
 
 LARGEST = 20_000_000  # bytes of a file that is read or changed as a whole
-_MOST_PLACES = 10  # lines that are named when a passage occurs more than once
+_MOST_PLACES = 10  # line numbers in the error for a passage that occurs more than once
 
 
 class ReadFile:
-    """The tool `read_file`."""
+    """The tool `read_file`: shows a text file with line numbers."""
 
     works_in_folders = True
     sink = ""
@@ -41,6 +41,7 @@ class ReadFile:
         self._limits = limits
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Returns numbered lines of a text file from `offset` on, within the limits for tool results."""
         real = self._paths.to_read(arguments["path"])
         shown = self._paths.shown(real)
         if not os.path.lexists(real):
@@ -60,11 +61,12 @@ class ReadFile:
         return result | ({"note": found.note} if found.note else {})
 
     def origin_of(self, arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
-        shows_others = result["success"] or "; similar: " in result["error"]  # names in a folder are text, too
+        """From a file if the person does not trust its folder; our own error messages have no origin."""
+        shows_others = result["success"] or "; similar: " in result["error"]  # file names are text, too
         return self._paths.origin(arguments["path"]) if shows_others else ""
 
     def _numbered(self, lines: list[str], first: int, wanted: int) -> tuple[str, int]:
-        """The lines with their numbers, as many as fit, and the number of the line after them."""
+        """Numbered lines, as many as fit, and the number of the first line that is not shown."""
         shown: list[str] = []
         room = self._limits.file_read_max_chars
         for number, line in enumerate(lines[first - 1 : first - 1 + wanted], start=first):
@@ -77,7 +79,7 @@ class ReadFile:
 
 
 class WriteFile:
-    """The tool `write_file`."""
+    """The tool `write_file`: creates or replaces a whole text file."""
 
     works_in_folders = True
     in_turn = True
@@ -89,12 +91,14 @@ class WriteFile:
         self._paths = paths
 
     def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """Only a file that agents or programs load by themselves is gated: its text acts later without being asked."""
         if not _is_loaded(self._paths, arguments["path"]):
             return None
         lost = read_foreign(self._paths.real(arguments["path"]), whole=LARGEST).text
         return {"writes": [arguments["content"]], "removes": [lost] if lost else []}
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Writes a whole file, and marks it when text from outside was in the context."""
         real = self._paths.to_write(arguments["path"])
         existed = os.path.lexists(real)
         data = _encoded(arguments["content"])
@@ -105,7 +109,7 @@ class WriteFile:
 
 
 class Patch:
-    """The tool `patch`."""
+    """The tool `patch`: replaces one passage of a text file."""
 
     works_in_folders = True
     in_turn = True
@@ -117,14 +121,19 @@ class Patch:
         self._paths = paths
 
     def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """As for `write_file`: gated when agents or programs load the file by themselves."""
         loaded = _is_loaded(self._paths, arguments["path"])
         return {"writes": [arguments["new_text"]], "removes": [arguments["old_text"]]} if loaded else None
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Replaces a passage that occurs exactly once, or with `replace_all` everywhere.
+
+        A patch never clears the mark of outside text, because it leaves the rest of the file as it was.
+        """
         real = self._paths.to_write(arguments["path"])
         shown = self._paths.shown(real)
         text = _read_exactly(real, shown)
-        # A file with CRLF is shown and patched with plain line ends and keeps its own.
+        # Models write plain line ends, so a file with CRLF is shown and patched with those, and keeps its own on disk.
         crlf = "\r\n" in text and "\n" not in text.replace("\r\n", "")
         plain = text.replace("\r\n", "\n") if crlf else text
         old, new = arguments["old_text"], arguments["new_text"]
@@ -148,7 +157,7 @@ def _comes_from_outside(turn: TurnContext) -> bool:
 
 
 def _is_loaded(paths: AllowedPaths, path: str) -> bool:
-    """Whether agents or programs read this file by themselves, by its own name or by that of a link to it."""
+    """Whether agents or programs load this file by themselves, under its own name or that of a link to it."""
     real = paths.real(path)
     named = os.path.normpath(os.path.join(paths.folder, os.path.expanduser(path)))
     if any(is_loaded(paths.shown(each), paths.folder) for each in (named, real)):
@@ -159,7 +168,7 @@ def _is_loaded(paths: AllowedPaths, path: str) -> bool:
             if any(os.path.samefile(os.path.join(folder, name), real) for name in names):
                 return True
         except OSError:
-            continue  # neither the folder nor the file need exist yet
+            continue  # the folder or the file may not exist yet
     return False
 
 
@@ -196,7 +205,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _replace(real: str, data: bytes) -> None:
-    """Writes beside the file and renames, so that a reader sees the old text or the new; keeps the file's mode."""
+    """Writes a temporary file and renames it, so that a reader sees the old text or the new; keeps the file's mode."""
     folder = os.path.dirname(real)
     temporary = os.path.join(folder, f".{os.path.basename(real)[:100]}.{secrets.token_hex(4)}")
     try:
@@ -238,11 +247,11 @@ _MOST_FILES, _MOST_MATCHES = 500, 50
 _MOST_WALKED = 200_000
 _SEARCH_SECONDS = 20
 _LONGEST_LINE = 500
-_WORDS = 5  # of a file's name; one with more may be written for whoever reads the list
+_WORDS = 5  # of a file name; a longer one may be a sentence meant for the model that reads the list
 
 
 class SearchFiles:
-    """The tool `search_files`."""
+    """The tool `search_files`: finds lines or files; the pattern runs in a process of its own that can be killed."""
 
     works_in_folders = True
     sink = ""
@@ -254,6 +263,7 @@ class SearchFiles:
         self._cancelled = cancelled
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Finds lines that match a pattern; without a pattern, lists the files."""
         if not arguments.get("pattern"):
             return self._list(arguments)
         pattern, note = arguments["pattern"], ""
@@ -269,7 +279,7 @@ class SearchFiles:
         return {"note": note, **result} if note else result
 
     def origin_of(self, arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
-        """Lines of files are as far trusted as the files; a list of names is ours, unless names are sentences."""
+        """Lines have the grade of their files; a list of names is our own, unless a name reads like a sentence."""
         place = self._paths.real(arguments.get("path", "."))
         found = {self._paths.real(match["path"]) for match in result.get("matches", ())}
         named = [
@@ -301,7 +311,7 @@ class SearchFiles:
 
     @staticmethod
     def _below(root: str, pattern: str, depth: int) -> tuple[list[str], bool]:
-        """The files that fit, and whether there are more than anybody should wait for."""
+        """The files that fit the pattern, and whether the walk was cut short because there are too many."""
         found: list[str] = []
         for number, path in enumerate(walk(root)):
             if number >= _MOST_WALKED:

@@ -1,4 +1,4 @@
-"""The one loop: asks the model, runs the tools it calls, and again, until nothing is left to call.
+"""The tool loop: asks the model, runs the tools it calls, and repeats until it calls none.
 
 The agent, the background review and delegated tasks share it with different conversations and toolboxes. It stores
 nothing itself: the conversation saves each message before the next step begins, so a process may be killed anywhere.
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hermes.llm.client import Model
 
     class Conversation(Protocol):
-        """What the loop needs of a `MemorySession`; a request has `system`, `messages` and `tools`."""
+        """The part of a `MemorySession` the loop uses; a request has `system`, `messages` and `tools`."""
 
         def request(self) -> Any: ...
 
@@ -72,11 +72,11 @@ def run_turn(
     outside: Collection[str] = (),
     options: Mapping[str, Any] = NO_OPTIONS,
 ) -> Iterator[TurnEvent]:
-    """Runs one prepared turn. The last event is `TurnFinished`; its reply is for the caller to save.
+    """Runs one prepared turn and yields its events. The last is `TurnFinished`; the caller saves its reply.
 
-    `counted` is told what the provider counted for each call, before the answer is recorded. A call of a function in
-    `outside` is for somebody else to run: the turn ends with reason tool_calls and goes on when the results are there.
-    `options` go with every call of the model; one with `max_tokens` wants an answer cut off there, not its rest.
+    `counted` receives the usage of each model call before the answer is recorded. Functions in `outside` are run by
+    somebody else: a call of one ends the turn with reason tool_calls, and a new turn continues with the results.
+    `options` are passed to every model call; with `max_tokens` an answer that is cut off there is not continued.
     Stopping, by `cancelled`, by Ctrl-C or by closing the iterator, leaves a history that every model accepts.
     """
     so_far = _SoFar(model.name)
@@ -89,7 +89,7 @@ def run_turn(
                 yield so_far.finished(answer.reason, answer=answer)
                 return
             conversation.record(_with_text(answer.message, so_far.text))
-            said, so_far.text = so_far.text, ""  # it is saved
+            said, so_far.text = so_far.text, ""  # the message with the text is stored now
             cut = _cut_call(answer)
             theirs = [call for call in answer.message["tool_calls"] if _name(call) in outside and call is not cut]
             ours = [call for call in answer.message["tool_calls"] if call not in theirs]
@@ -117,7 +117,7 @@ def run_turn(
 
 
 class _SoFar:
-    """What a turn has come to: its model calls, what they took, and the text that nothing has saved yet."""
+    """The state of a running turn: number of model calls, their usage, and text that is not stored yet."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -127,7 +127,7 @@ class _SoFar:
     def finished(
         self, reason: str, *, answer: Finished | None = None, calls: list[dict[str, Any]] | None = None
     ) -> TurnFinished:
-        """The end of the turn, with the model's last message when it came to one; `calls` are for others to run."""
+        """The event that ends the turn, with the model's last message if there is one; others run `calls`."""
         message = answer.message if answer is not None else {}
         return TurnFinished(
             reply=self.text,
@@ -140,7 +140,7 @@ class _SoFar:
 
 
 class _Ask:
-    """Asks the model once; when the conversation turns out to be too long, `fit` gets one chance to shorten it."""
+    """Asks the model once; if the model says that the request is too long, `fit` gets one chance to shorten it."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class _Ask:
         self._conversation, self._fit, self._cancelled = conversation, fit, cancelled
 
     def __call__(self, written: str) -> Iterator[ModelEvent]:
-        """The events of one call; `written` is the beginning of the answer, when the model is asked for the rest."""
+        """Yields the events of one call; `written` is the beginning of an answer whose rest is asked for."""
         sent = self._fit(self._conversation.request(), None)
         try:
             yield from self._stream(sent, written)
@@ -167,7 +167,7 @@ class _Ask:
             yield from self._stream(shorter, written)
 
     def _stream(self, sent: Any, written: str) -> Iterator[ModelEvent]:
-        # Only this request has them: what is stored is the whole answer.
+        # These two messages are in this request only: the conversation stores the joined answer as one message.
         rest = [{"role": "assistant", "content": written}, {"role": "user", "content": _GO_ON}] if written else []
         announced = getattr(sent, "announcements", None) if getattr(self.model, "takes_announcements", False) else None
         options = {**self._options, "announcements": announced} if announced else self._options
@@ -179,7 +179,7 @@ class _Ask:
 def _answer(
     ask: _Ask, so_far: _SoFar, counted: Callable[[Usage], None], limit: int, continued: int
 ) -> Generator[TurnEvent, None, Finished]:
-    """One answer of the model, whole: the rest of one that the output limit cut off is asked for a few times."""
+    """Gets one whole answer: if the output limit cut it off, asks for the rest, a few times at most."""
     scrubber, number = StreamingContextScrubber(), 0
     written = so_far.text = ""
     answer = yield from _call(ask, "", so_far, scrubber)
@@ -190,7 +190,7 @@ def _answer(
         yield Continuing(number=number, limit=_CONTINUATIONS, model=ask.model.name)
         try:
             answer = yield from _call(ask, written, so_far, scrubber)
-        except ModelError as error:  # what there is of the answer is kept
+        except ModelError as error:  # keep the part that was written: it is an answer that ends early
             yield Notice(kind="model", text=_NO_REST.format(error=error))
             break
         counted(answer.usage)
@@ -205,7 +205,7 @@ def _answer(
 def _call(
     ask: _Ask, written: str, so_far: _SoFar, scrubber: StreamingContextScrubber
 ) -> Generator[TurnEvent, None, Finished]:
-    """Passes on what comes of one model call, and returns what it came to."""
+    """Makes one model call: passes its visible events on and returns its last one, with the whole message."""
     so_far.calls, before, answer = so_far.calls + 1, so_far.text, None
     for event in _visible(ask(written), scrubber):
         if isinstance(event, Finished):
@@ -216,7 +216,7 @@ def _call(
         elif isinstance(event, Retrying):
             so_far.text = before
         elif isinstance(event, ReasoningDelta) and written:
-            continue  # the person is in the middle of the answer
+            continue  # the person is reading the answer; thoughts in the middle of it would confuse
         yield event
     if answer is None:
         raise ModelBusy(f"{ask.model.name} ended without finishing its answer (try again)")
@@ -235,7 +235,7 @@ def _cut_call(answer: Finished) -> dict[str, Any] | None:
         return None
     last: dict[str, Any] = answer.message["tool_calls"][-1]
     arguments, wrong = read_arguments(last["function"]["arguments"])
-    return last if wrong or not arguments else None  # no arguments at all: cut off right behind the name
+    return last if wrong or not arguments else None  # no arguments at all: cut off right after the name
 
 
 def _name(call: Mapping[str, Any]) -> str:
@@ -248,7 +248,7 @@ def _readable(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _visible(events: Iterator[ModelEvent], scrubber: StreamingContextScrubber) -> Iterator[ModelEvent]:
-    """Hides what a model repeats of recalled memory and its fence; one that does not stream says all at the end."""
+    """Hides fences and recalled memory that a model repeats; shows the text of one that does not stream at the end."""
     streams = False
     for event in events:
         if isinstance(event, TextDelta):
@@ -265,7 +265,7 @@ def _visible(events: Iterator[ModelEvent], scrubber: StreamingContextScrubber) -
 
 
 def _with_text(message: dict[str, Any], text: str) -> dict[str, Any]:
-    """The message as it may be kept: when something was hidden from the person, it is not stored either."""
+    """The message as it may be stored: without what was hidden from the person."""
     return message if _text_of(message) == text else {**message, "content": text or None}
 
 
@@ -288,7 +288,7 @@ def _run_calls(
             yield ToolReturned(
                 call=ToolCall(id=each["id"], name=name, arguments=valid_arguments(written)), result=result
             )
-    except BaseException:  # also when the iterator is closed: no call may stay without a result
+    except BaseException:  # also when the iterator is closed: model APIs refuse a call without a result
         results = takewhile(lambda message: message["role"] == "tool", reversed(conversation.request().messages))
         answered = {message["tool_call_id"] for message in results}
         for call_id in (each["id"] for each in calls if each["id"] not in answered):
@@ -303,11 +303,11 @@ def _stop_if(cancelled: Callable[[], bool]) -> None:
 
 # Functions that somebody else runs: a client of the server offers them with its request and gets the model's calls.
 #
-# The session's own tools stay as they are, in front; a function with the name of one of them takes its place.
+# The session's own tools come first and unchanged; a function with the name of one of them replaces it.
 
 
 class OutsideFunctions:
-    """A conversation as the model sees it when there are functions of a client, in OpenAI's format, beside ours."""
+    """A conversation whose requests also offer functions of a client, in OpenAI's format; for `run_turn`."""
 
     def __init__(self, conversation: Conversation, functions: Sequence[Mapping[str, Any]], fit: Fit) -> None:
         self._conversation = conversation
@@ -316,15 +316,19 @@ class OutsideFunctions:
         self.names = frozenset(each["function"]["name"] for each in self._functions)
 
     def request(self) -> Any:
+        """As the conversation's own request, with the functions behind the tools."""
         return self._extended(self._conversation.request())
 
     def fit(self, _request: Any, too_long: ContextTooLong | None) -> Any:
+        """As the session's own `fit`, with the functions added to what it returns."""
         return self._extended(self._fit(self._conversation.request(), too_long))
 
     def record(self, message: Mapping[str, Any]) -> None:
+        """Passes a message on to the conversation."""
         self._conversation.record(message)
 
     def call_tool(self, name: str, arguments: str, *, call_id: str, cut_off: bool = False) -> str:
+        """Passes a call of one of our own tools on; the loop never calls a function of the client."""
         return self._conversation.call_tool(name, arguments, call_id=call_id, cut_off=cut_off)
 
     def _extended(self, request: Any) -> Any:

@@ -1,7 +1,7 @@
-"""Tools of MCP servers as tools of ours, named `mcp_<server>_<tool>`.
+"""Offers the tools of MCP servers as our own, named `mcp_<server>_<tool>`.
 
-The list of a server's tools is kept in the home's cache, so that a session starts without waiting for its servers; a
-server is started by the first call of one of its tools. Whatever it offers by then, the list of this session stays.
+The list of a server's tools is kept in the home's cache, so that a session starts without waiting for its servers: the
+first call of a tool starts its server. If the server offers other tools by then, this session's list does not change.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 @value
 class ServerSettings:
-    """One server: `command` starts it, or `url` is where it is."""
+    """The checked settings of one server: `command` starts it, or it runs at `url`."""
 
     name: str
     command: str = ""
@@ -71,19 +71,20 @@ class ServerSettings:
     connect_timeout: float = 30
     include: tuple[str, ...] | None = None  # only these tools; None for all
     exclude: tuple[str, ...] = ()
-    fingerprint: str = ""  # changes when the settings do
+    fingerprint: str = ""  # changes with the settings, so that a cached list of tools is not used for others
 
     def wants(self, tool: str) -> bool:
+        """Whether the settings of this server include a tool of this name."""
         return (self.include is None or tool in self.include) and tool not in self.exclude
 
 
 def servers_in(given: Any, secret: Callable[[str], str | None]) -> list[ServerSettings]:
-    """The servers that are switched on; `${NAME}` in texts is filled in from the environment or .env."""
+    """Reads the enabled servers; replaces `${NAME}` in their texts by the secret of that name."""
     return [_server(str(name), block, secret) for name, block in (given or {}).items() if _checked(str(name), block)]
 
 
 def _checked(name: str, block: Any) -> bool:
-    """Whether the server is on; a mistake names its key."""
+    """Checks the settings of one server, and returns whether it is enabled; an error names the wrong key."""
     where = f"mcp_servers.{name}"
     if not isinstance(block, dict):
         raise SettingsError(f"{where}: expected a mapping with command or url, found {block!r}")
@@ -116,22 +117,25 @@ def _server(name: str, block: dict[str, Any], secret: Callable[[str], str | None
         connect_timeout=float(block.get("connect_timeout", 30)),
         include=None if include is None else tuple(map(str, include)),
         exclude=tuple(map(str, chosen.get("exclude") or ())),
-        # As written, not as filled in: a key does not belong into a file beside the settings, not even hashed.
+        # Of the settings as written, not as filled in: the cache must not hold a secret, not even a hash of one.
         fingerprint=hashlib.sha256(json.dumps(block, sort_keys=True).encode()).hexdigest()[:32],
     )
 
 
-# One connection to an MCP server, usable from synchronous code: the SDK runs in an event loop of its own thread.
+# One connection to an MCP server for synchronous code: the SDK is asynchronous and runs in a thread of its own.
 
 _LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
-_LONGEST_CLOSE = 5.0
-_MOST_PAGES = 50
-_CLOSED = "Connection closed"  # what the SDK says when a server is no longer there
+_LONGEST_CLOSE = 5.0  # seconds a server gets to end
+_MOST_PAGES = 50  # of a list of tools: a server could send pages forever
+_CLOSED = "Connection closed"  # the message of the SDK's error when the server has ended
 _LAST_WORDS = 300  # characters of what a server wrote before it failed
 
 
 class Connection:
-    """Started by the first call of `tools` or `call`; a failure is remembered and told again, not tried again."""
+    """The connection to one server; the first call of `tools` or `call` starts it.
+
+    A server that failed to start is not started again: every later call gets the same error at once.
+    """
 
     def __init__(self, server: ServerSettings, portal: Callable[[], BlockingPortal]) -> None:
         self._server = server
@@ -143,7 +147,7 @@ class Connection:
         self._errors: ErrorOutput | None = None
 
     def tools(self) -> list[dict[str, Any]]:
-        """What the server offers: name, description and parameters of each tool."""
+        """Asks the server for its tools: name, description and parameters of each."""
         client = self._connected(lambda: False)
         found: list[dict[str, Any]] = self._wait(
             self._list, client, seconds=self._server.connect_timeout, cancelled=lambda: False
@@ -151,13 +155,15 @@ class Connection:
         return found
 
     def call(self, tool: str, arguments: dict[str, Any], cancelled: Callable[[], bool]) -> Any:
+        """Calls a tool of the server; a server that hangs, fails or is stopped becomes a `WriteRefused`."""
         client = self._connected(cancelled)
         return self._wait(client.call_tool, tool, arguments, seconds=self._server.timeout, cancelled=cancelled)
 
     def close(self) -> None:
+        """Ends the connection and the server it started; the next call would start it again."""
         if self._holding is None:
             return
-        with suppress(Exception):  # whatever a server does at its end, ours must come
+        with suppress(Exception):  # a server that fails while it ends must not keep us from ending
             self._portal().call(self._ended.set)
             self._holding.result(_LONGEST_CLOSE)
         self._holding.cancel()
@@ -175,13 +181,13 @@ class Connection:
             except Exception as error:  # the SDK and the server are other people's code
                 self._holding.cancel()
                 told = f"the MCP server {self._server.name} did not start: {_reason(error)}{self._last_words()}"
-                if not isinstance(error, Interrupted):  # a person who had no time to wait may have some later
+                if not isinstance(error, Interrupted):  # a person who did not want to wait may try again
                     self._failed = told
                 raise WriteRefused(told, kind="mcp") from error
         return self._client
 
     async def _hold(self, ready: Future[Any]) -> None:
-        """Keeps the client open in one task until `close`; the SDK wants to be left where it was entered."""
+        """Keeps the client open in one task until `close`: the SDK must be exited in the task that entered it."""
         from contextlib import AsyncExitStack
 
         import anyio
@@ -203,7 +209,7 @@ class Connection:
         if server.url:
             http = await stack.enter_async_context(create_mcp_http_client(headers=dict(server.headers)))
             return streamable_http_client(server.url, http_client=http)
-        self._forget_words()  # of a server that ended and is started again
+        self._forget_words()  # those of an earlier start of the same server
         self._errors = ErrorOutput()
         started = StdioServerParameters(
             command=server.command, args=list(server.args), env=dict(server.env) or None, cwd=server.cwd
@@ -244,12 +250,13 @@ class Connection:
                 self.close()
             raise WriteRefused(told, kind="mcp") from error
         finally:
-            running.cancel()  # does nothing to what is done
+            running.cancel()  # has no effect on a call that is done
 
 
 def start_portal() -> AbstractContextManager[BlockingPortal]:
+    """Starts the thread with the event loop of the MCP SDK; entering the result gives access to it."""
     try:
-        import mcp  # noqa: F401 - the question is whether it is there
+        import mcp  # noqa: F401 - only to see whether it is installed
         from anyio.from_thread import start_blocking_portal
     except ImportError as error:
         raise ExtraMissing(f"mcp_servers needs the extra `server`: {command('server')}") from error
@@ -257,7 +264,7 @@ def start_portal() -> AbstractContextManager[BlockingPortal]:
 
 
 def _watched(wanted: Future[Any], holding: Future[None] | None, seconds: float, cancelled: Callable[[], bool]) -> Any:
-    """The result, unless the connection ends first, time is over or somebody stops."""
+    """Waits for a result; raises when the connection ends, the time is over or the person stops the call."""
     end = time.monotonic() + seconds
     while not wait([wanted], _LOOK_EVERY).done:
         if holding is not None and holding.done() and not wanted.done():
@@ -270,7 +277,7 @@ def _watched(wanted: Future[Any], holding: Future[None] | None, seconds: float, 
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost message; task groups wrap what happened in them."""
+    """The message of the innermost error: task groups wrap the one that matters."""
     while isinstance(error, BaseExceptionGroup) and error.exceptions:
         error = error.exceptions[0]
     return str(error) or type(error).__name__
@@ -278,15 +285,16 @@ def _reason(error: BaseException) -> str:
 
 _CACHE = "mcp_tools.json"
 _LARGEST_CACHE = 5_000_000
-_FRESH = 24 * 3600  # seconds for which a kept list is believed without asking the server
-_LONGEST_NAME = 64  # what OpenAI's and Anthropic's wires accept
-_LONGEST_TOOL = 20_000  # characters of one tool's description and parameters: every request carries them
+_FRESH = 24 * 3600  # seconds for which a cached list is used without asking the server
+_LONGEST_NAME = 64  # the most that the APIs of OpenAI and Anthropic accept
+# Every request carries all of it: without a limit, 50 tools of 200 kB made requests of 10 MB.
+_LONGEST_TOOL = 20_000  # characters of one tool's description and parameters
 _LONGEST_LIST = 200_000  # characters of all the tools of a server
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 class McpServers:
-    """The servers of one agent; `problems` are lines for the person about those that could not be used."""
+    """The MCP servers of one agent; `problems` tells the person which servers and tools cannot be used, and why."""
 
     def __init__(
         self, servers: list[ServerSettings], home: Home, limits: Limits, cancelled: Callable[[], bool]
@@ -303,13 +311,14 @@ class McpServers:
 
     @classmethod
     def of(cls, settings: Settings, home: Home, cancelled: Callable[[], bool]) -> McpServers:
+        """Reads the servers from the settings, with secrets filled in; starts none of them."""
         from hermes.settings.environment import secret
 
         found = servers_in(settings.get("mcp_servers"), lambda name: secret(home, name))
         return cls(found, home, Limits.of(settings), cancelled)
 
     def makers(self) -> dict[str, Callable[[], Tool]]:
-        """Every tool that is offered and wanted; servers that must be asked are asked at the same time."""
+        """A maker for each offered tool that the settings include; asks servers without a fresh list in parallel."""
         kept = self._kept()
         with ThreadPoolExecutor(max_workers=max(len(self._servers), 1), thread_name_prefix="mcp") as pool:
             lists = list(pool.map(partial(self._offered, kept), self._servers))
@@ -321,12 +330,13 @@ class McpServers:
             for offered in each["tools"]:
                 if server.wants(offered["name"]):
                     name = tool_name(server.name, offered["name"])
-                    if name in made:  # the first keeps it: nobody may stand in for another server's tool
+                    if name in made:  # the first keeps it: no server may pose as another
                         self.problems.append(f"{server.name}: the tool {offered['name']} is left out, {name} is taken")
                     made.setdefault(name, partial(self._tool, name, offered, server))
         return made
 
     def close(self) -> None:
+        """Closes all connections, then ends the thread of the event loop."""
         for connection in self._connections.values():
             connection.close()
         if self._running is not None:
@@ -344,7 +354,7 @@ class McpServers:
         return McpTool(name, offered, self._connections[server.name], self._limits, self._cancelled)
 
     def _offered(self, kept: Mapping[str, Any], server: ServerSettings) -> dict[str, Any]:
-        """The server's tools, from the cache or from itself; none, and a problem, when it does not answer."""
+        """The server's tools, from the cache or the server itself; if it fails, the old list and a problem."""
         known: dict[str, Any] = kept.get(server.fingerprint) or {"at": 0, "tools": []}
         if time.time() - known["at"] < _FRESH:
             return known
@@ -356,7 +366,7 @@ class McpServers:
         return {"at": time.time(), "server": server.name, "tools": tools}
 
     def _harmless(self, server: ServerSettings, offered: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The tools whose descriptions may enter a prompt; whoever writes one speaks to the model."""
+        """The tools whose descriptions may enter a prompt: a description is text from outside that the model reads."""
         from hermes.safety.scanner import scan
 
         kept, too_long, room = [], [], _LONGEST_LIST
@@ -385,7 +395,7 @@ class McpServers:
             found = json.loads(read_private(self._home.join("cache", _CACHE), at_most=_LARGEST_CACHE) or b"{}")
             return {name: each for name, each in found.items() if each.keys() >= {"at", "tools"}}
         except (StorageError, ValueError, AttributeError):
-            return {}  # a copy only: the servers can be asked
+            return {}  # only a cache: the servers can be asked again
 
     def _keep(self, lists: dict[str, Any]) -> None:
         try:
@@ -422,6 +432,7 @@ class McpTool:
         self._cancelled = cancelled
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Calls the tool on its server and returns its text, within the limits for tool results."""
         answer = self._connection.call(self._there, arguments, self._cancelled)
         text = self._limits.output("\n".join(_in_words(block) for block in answer.content))
         if answer.is_error:
@@ -433,7 +444,7 @@ class McpTool:
 
 
 def tool_name(server: str, tool: str) -> str:
-    """A name both wires accept; a long one keeps its beginning and is made unique."""
+    """Makes a name that all model APIs accept; a long one is cut and ends in a digest that keeps it unique."""
     name = "_".join(("mcp", _NOT_IN_NAMES.sub("_", server), _NOT_IN_NAMES.sub("_", tool)))
     if len(name) <= _LONGEST_NAME:
         return name
@@ -441,7 +452,7 @@ def tool_name(server: str, tool: str) -> str:
 
 
 def _in_words(block: Any) -> str:
-    """One block of a result as text; what is not text is named."""
+    """Converts one block of a result to text; one that is not text, such as an image, is only named."""
     kind = getattr(block, "type", "")
     if kind == "text":
         return str(block.text)

@@ -23,21 +23,21 @@ _IN_PROJECT = {
     "description": "memory: your notes; user: facts about the person; project: what matters only in this project",
 }
 _NOTE = "Saved for good. The prompt of this session stays as it is; the next session starts with these entries."
-_MANY_REFUSALS = 3
+_MANY_REFUSALS = 3  # in a turn; after that the model is told to stop trying
 _FULL_OR_UNMATCHED = frozenset({"full", "too_long", "no_match", "ambiguous", "missing_old_text"})
 
 
 class MemoryTool:
-    """`store` is None when memory is switched off.
+    """The tool `memory`; `store` is None when memory is switched off.
 
-    A write is staged instead of made when a person must agree to all of them (`approve_all`), when the scanner cannot
-    tell a threat from a harmless note, or when text from outside may stand behind it and `untrusted` says so.
+    A write is staged instead of made when a person must agree to every write (`approve_all`), when the scanner cannot
+    tell a threat from a harmless note, or when text from outside may have caused it and `untrusted` says so.
     """
 
     schema = SCHEMAS["memory"]
     brings = ""
     sink = "memory"
-    gates_itself = True  # each target is a sink of its own, and what waits has a form that other programs know
+    gates_itself = True  # each target is a sink of its own, and pending writes have a form that other programs read
     in_turn = True
     defaults = {"target": "memory"}  # noqa: RUF012 - a constant of the class
 
@@ -60,9 +60,11 @@ class MemoryTool:
         self._refusals = 0
 
     def start_turn(self) -> None:
+        """Starts counting refusals anew."""
         self._refusals = 0
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Makes or stages the changes, and shows the entries that result; a refusal shows what there is."""
         if self._store is None:
             return failure(
                 "memory is switched off in the settings (memory.memory_enabled, memory.user_profile_enabled)"
@@ -97,7 +99,7 @@ class MemoryTool:
         return _staged(self._approvals.stage(target, operations, cause, why, project, sources=decision.evidence()))
 
     def _refused(self, refusal: WriteRefused) -> dict[str, Any]:
-        """The refusal as a result; after several, it tells the model to stop instead of using up the turn."""
+        """The refusal as a result; after several in a turn, it tells the model to stop trying."""
         self._refusals += refusal.kind in _FULL_OR_UNMATCHED
         if self._refusals <= _MANY_REFUSALS:
             return failure(str(refusal), refusal.details)
@@ -106,12 +108,12 @@ class MemoryTool:
 
 
 def cause_of(turn: TurnContext) -> Cause:
-    """What memory changes of this turn are stamped with."""
+    """The cause that the history records for memory changes of this turn."""
     return Cause(origin=turn.origin, session=turn.session, note=turn.note, approved=turn.approved)
 
 
 def _shown(result: dict[str, Any], store: MemoryStore, target: str) -> dict[str, Any]:
-    """The result without the words of an entry that a prompt would not show."""
+    """The result without the text of entries that a prompt would hide, blocked or kept from recall."""
     hidden: list[str] = []
     for name in ("entries", "current_entries", "conflicts"):
         live = result.get(name, ())

@@ -1,4 +1,4 @@
-"""Where file tools may work, and how much of a result a model sees."""
+"""Decides which paths file tools may use, and how much of a result a model sees."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ SECRET_NAMES = (
     *("id_ed25519", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".htpasswd"),
     *("credentials", "credentials.json", "secrets.json", "secrets.yaml", "secrets.yml", "shadow", "gshadow"),
 )
+# Templates with the names of the variables, without their values.
 _HARMLESS = (".env.example", ".env.sample", ".env.template")
 SECRET_FOLDERS = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure", ".password-store")
-# What runs by itself later: a change here is a standing order to the machine.
+# What a shell, an editor, git or the system runs by itself later: a change acts without any further tool call.
 _RUN_LATER = (
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".kshrc", ".cshrc"),
     *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc"),
@@ -37,14 +38,14 @@ _RUN_LATER_FOLDERS = (
     *("cron.monthly", "init.d", "profile.d", "launchagents", "launchdaemons"),
 )
 
-_LONGEST_PATH = 1_000  # characters; systems refuse a little more, and nobody writes that much
+_LONGEST_PATH = 1_000  # characters; no real path is that long, and systems refuse much longer ones
 
 
 class AllowedPaths:
-    """Resolves the paths of tool calls, and asks or refuses where a person has not agreed.
+    """Resolves the paths of tool calls; asks the person, or refuses, where they have not agreed.
 
-    `outside` (ask, allow or deny) is what happens to paths that are neither in the working folder nor in `allowed`;
-    nothing in `home`, the program's own folder, is ever written, and its keys are never read.
+    `outside` (ask, allow or deny) applies to paths that are neither in the working folder nor in `allowed`. Tools never
+    write in `home`, the program's own folder, and never read its keys.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class AllowedPaths:
         self._agreed: set[tuple[str, str]] = set()
 
     def to_read(self, path: str) -> str:
-        """The real path of a file or folder that may be read."""
+        """Resolves a path that may be read; asks the person, or refuses, where they have not agreed."""
         real = self.real(path)
         if (is_inside(real, self._home) and is_secret(real)) or _of_a_process(real):
             raise _refused(f"{path} holds the keys of this program; no tool may read it")
@@ -76,6 +77,7 @@ class AllowedPaths:
         return real
 
     def to_write(self, path: str) -> str:
+        """Resolves a path that may be written; asks the person, or refuses, where they have not agreed."""
         real = self.real(path)
         if is_inside(real, self._home):
             raise _refused(
@@ -87,7 +89,7 @@ class AllowedPaths:
         return real
 
     def origin(self, path: str) -> str:
-        """Where the text of a file comes from: "" when the person trusts its folder, else "file"."""
+        """The origin of a file's text: "" when the person trusts its folder, else "file"."""
         return "" if self._trusted is not None and self._trusted.is_trusted(self.real(path)) else "file"
 
     def holds_outside(self, folder: str) -> bool:
@@ -95,12 +97,12 @@ class AllowedPaths:
         return self._trusted is None or self._trusted.holds_outside(folder)
 
     def wrote(self, real: str, *, from_outside: bool) -> None:
-        """A file was written: from now on it is as far trusted as what was in front of the model then."""
+        """Notes that a file was written: it counts as outside if outside text was in the context, else no longer."""
         if self._trusted is not None:
             self._trusted.mark([real], outside=from_outside)
 
     def changed_by(self, command: str, folder: str) -> None:
-        """A command ran that may have brought text in: files it names, or that its address names, are from outside."""
+        """Marks files that a command may have filled with outside text: those named in it or in its addresses."""
         if self._trusted is not None:
             named = (word.strip("'\"();|&<>") for word in command.replace("=", " ").split())
             places = [
@@ -114,11 +116,11 @@ class AllowedPaths:
             self._trusted.mark([each for each in places if os.path.isfile(each)], outside=True)
 
     def shown(self, real: str) -> str:
-        """A path as the model should see it: short inside the working folder."""
+        """A path as the model should see it: relative inside the working folder, absolute elsewhere."""
         return os.path.relpath(real, self.folder) if is_inside(real, self.folder) else real
 
     def real(self, path: str) -> str:
-        """The path with all links followed; nobody is asked."""
+        """Resolves a path with all links, without any check of whether it may be used."""
         if len(path) > _LONGEST_PATH:
             raise _refused(f"{path[:80]!r}… is longer than any path may be")
         try:
@@ -135,7 +137,7 @@ class AllowedPaths:
         self._consent(verb, place, f"Let the agent {verb} files in {place}, outside the working folder?")
 
     def _consent(self, verb: str, what: str, question: str) -> None:
-        """Asks once for each thing; a person's yes holds for the session."""
+        """Asks the person once about each thing; a yes holds for the session, a no only for this call."""
         if (verb, what) in self._agreed:
             return
         if self._ask is None:
@@ -146,8 +148,8 @@ class AllowedPaths:
 
 
 def is_secret(path: str) -> bool:
-    """Whether a file by its name or folder holds keys or passwords."""
-    parts = path.lower().split(os.sep)  # some systems find a file whatever the case
+    """Whether a file holds keys or passwords, judging by its name and folders."""
+    parts = path.lower().split(os.sep)  # some file systems ignore case
     if parts[-1] in _HARMLESS:
         return False
     return any(fnmatch.fnmatchcase(parts[-1], each) for each in SECRET_NAMES) or any(
@@ -156,7 +158,7 @@ def is_secret(path: str) -> bool:
 
 
 def _of_a_process(path: str) -> bool:
-    """Variables and memory of running programs, this one among them: keys, whatever their names."""
+    """Whether a path shows the variables or memory of a process, ours included: they hold keys."""
     return path.startswith("/proc/") and os.path.basename(path) in ("environ", "mem", "auxv")
 
 
@@ -174,7 +176,7 @@ _HEAD = 0.4  # the end of an output usually says how it went, so it gets more ro
 
 @value
 class Limits:
-    """How much of a file or an output a tool shows."""
+    """How much of a file or of a command's output a tool result may hold."""
 
     max_bytes: int = 50_000
     max_lines: int = 2_000
@@ -183,6 +185,7 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
+        """Reads the limits from the settings."""
         return cls(
             max_bytes=settings.integer("tool_output.max_bytes"),
             max_lines=settings.integer("tool_output.max_lines"),
@@ -191,13 +194,14 @@ class Limits:
         )
 
     def line(self, text: str) -> str:
+        """Cuts a line that is too long, and says how much is missing."""
         more = len(text) - self.max_line_length
         return f"{text[: self.max_line_length]}… [{more:,} more characters]" if more > 0 else text
 
     def output(self, text: str, lost: int = 0) -> str:
-        """The text within all limits: of a long one its beginning and its end, with a mark between them.
+        """Cuts a text to all limits; a long one keeps its beginning and its end, with a mark between them.
 
-        `lost` are bytes that its middle lacks already; what the marks say counts them.
+        `lost` is the number of bytes already missing from its middle; the marks include them.
         """
         lines = [self.line(line) for line in text.split("\n")]
         if len(lines) > self.max_lines:

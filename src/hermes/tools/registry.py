@@ -1,4 +1,4 @@
-"""The toolbox: what a model may call. Any arguments lead to a JSON result, never to an exception."""
+"""The toolbox: the tools a model may call. Whatever the arguments are, a call returns JSON and never raises."""
 
 from __future__ import annotations
 
@@ -25,18 +25,17 @@ if TYPE_CHECKING:
     class Tool(Protocol):
         """One callable: `schema` is what the model sees, `call` gets arguments that fit it.
 
-        What a tool returns is text from outside. Its attribute `brings` says from where: web, file, recall, provider,
-        or tool, which a missing one means; "" when nothing in the results was written by others. A tool whose results
-        differ in that has a method `origin_of(arguments, result, turn)`, or `grades_results` by a key ORIGIN in them.
+        Results count as text from outside. The attribute `brings` says from where: web, file, recall, provider or tool,
+        which is the default; "" if others wrote nothing in them. A tool whose results differ in this has a method
+        `origin_of(arguments, result, turn)`, or sets `grades_results` and puts the origin into them as ORIGIN.
 
-        `sink` names what the tool changes or where it sends (`safety.trust.SINKS`); "" says that it only reads. Its
-        method `effect(arguments)` tells the gate what would be written or sent (keywords of `decide`), None for a call
-        that does neither; without it all arguments count as sent. One that `gates_itself` calls `decide` on its own.
+        `sink` names what the tool changes or where it sends (`safety.trust.SINKS`); "" means that it only reads. The
+        method `effect(arguments)` tells the gate what would be written or sent (keywords of `decide`), or None if a
+        call does neither; without it, all arguments count as sent. A tool that `gates_itself` calls `decide` itself.
 
-        A tool that `works_in_folders` gets the notes for agents that lie in them added to its results. One that
-        `checks_itself` gets any object. `defaults` are the arguments of a call that leaves them out. A tool with a
-        method `start_turn` is told when a new user turn begins. One that is called `in_turn` gets the `TurnContext` as
-        a second argument.
+        If a tool `works_in_folders`, notes for agents in those folders are added to its results. If it `checks_itself`,
+        it gets any object as arguments. `defaults` fills in arguments that a call leaves out. `start_turn()` is called
+        when a new user turn begins. If a tool is `in_turn`, `call` gets the `TurnContext` as a second argument.
         """
 
         @property
@@ -61,7 +60,7 @@ TOOLSETS: dict[str, tuple[str, ...]] = {
     "web": ("fetch_url",),
     "mcp": (),  # whatever the servers in mcp_servers offer
 }
-# Hands on the machine: on where its owner sits in front of it, off for chats and servers until the settings say so.
+# These act on the machine: on where its owner sits in front of it, off on chats and servers unless settings allow them.
 _HANDS = frozenset({"files", "terminal"})
 _AT_THE_MACHINE = frozenset({"cli", "demo", "subagent"})
 _ANYWHERE = "default"
@@ -73,14 +72,14 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "object": (dict,),
 }
-_LONGEST = 60
+_LONGEST = 60  # characters of a wrong value that an error quotes
 _MOST_PROBLEMS = 20
 
 
 def fitted(schema: Any, given: Any, ignored: list[str] | None, field: str = "") -> Any:
-    """The arguments in the types of the schema where only the spelling differs, such as "5" for 5 or JSON as a text.
+    """Converts arguments to the types of the schema where only the spelling differs: "5" for 5, JSON as a string.
 
-    Fields that the schema does not know are left out and named in `ignored`; without such a list they stay.
+    Fields that the schema does not know are dropped and added to `ignored`; if that is None, they stay.
     """
     if not isinstance(schema, dict):
         return given  # as JSON Schema allows: true
@@ -101,19 +100,19 @@ def fitted(schema: Any, given: Any, ignored: list[str] | None, field: str = "") 
 
 
 def problems(schema: Schema, given: Any, field: str = "arguments") -> list[str]:
-    """One sentence per wrong field, for the first few; null counts as left out."""
+    """Lists what is wrong with arguments, one sentence per field; null counts as left out."""
     return list(islice(_problems(schema, given, field), _MOST_PROBLEMS))
 
 
 def _problems(schema: Schema, given: Any, field: str) -> Iterator[str]:
     kind, most = schema.get("type"), schema.get("maxItems")
     if not isinstance(kind, str) or kind not in _KINDS:
-        return  # a provider's schema may say what we do not check: a union, a reference
+        return  # a provider's schema may use what is not checked here, such as a union or a reference
     if (wrong := _wrong_kind(schema, given, field)) is not None:
         yield wrong
     elif kind == "object":
         yield from _problems_of_object(schema, given, "" if field == "arguments" else f"{field}.")
-    elif kind == "array" and isinstance(most, int) and len(given) > most:  # before any of them is looked at
+    elif kind == "array" and isinstance(most, int) and len(given) > most:  # before checking any of them
         yield f"{field} has {len(given):,} items; at most {most:,} are possible"
     elif kind == "array":
         for i, item in enumerate(given):
@@ -121,7 +120,7 @@ def _problems(schema: Schema, given: Any, field: str) -> Iterator[str]:
 
 
 def without_nulls(given: Any) -> Any:
-    """The arguments with everything left out that is null."""
+    """Removes fields that are null, because null counts as left out."""
     if isinstance(given, dict):
         return {name: without_nulls(value) for name, value in given.items() if value is not None}
     if isinstance(given, list):
@@ -140,7 +139,7 @@ def _problems_of_object(schema: Schema, given: dict[str, Any], prefix: str) -> I
 
 
 def _takes(schema: Schema, name: str) -> bool:
-    """Whether an object may have this field; one whose schema names no fields may have any."""
+    """Whether an object may have this field; if its schema names no fields, it may have any."""
     known = schema.get("properties")
     return not known or name in known or schema.get("additionalProperties", False) is not False
 
@@ -155,12 +154,12 @@ def _coerced(schema: Schema, given: Any) -> Any:
             return read
         items = schema.get("items") if kind == "array" else None
         if isinstance(items, dict) and items.get("type") and not problems(items, fitted(items, given, [])):
-            return [given]  # a list of one, written without its brackets
+            return [given]  # one item instead of a list with one item
     return given
 
 
 def _kinds(schema: Schema) -> list[str]:
-    """The types a value may have; none when the schema says it in a way that is not read here."""
+    """The types a value may have; none if the schema says so in a way that is not understood here."""
     told, choices = schema.get("type"), schema.get("anyOf")
     if told is None and isinstance(choices, list):
         told = [each.get("type") if isinstance(each, dict) else None for each in choices]
@@ -171,12 +170,12 @@ def _kinds(schema: Schema) -> list[str]:
 
 def _is(kind: str, given: Any) -> bool:
     if isinstance(given, float):
-        return kind == "number" and given - given == 0  # neither NaN nor endless
+        return kind == "number" and given - given == 0  # neither NaN nor infinity
     return isinstance(given, _KINDS.get(kind, ())) and (kind == "boolean" or not isinstance(given, bool))
 
 
 def _read(kind: str, given: Any) -> Any:
-    """A value read as one of this kind, where it is only written otherwise; itself when it is not."""
+    """Reads a value as this kind if it is only written differently; else returns it unchanged."""
     if kind == "string":
         return encode(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
     read = _from_text(kind, given) if isinstance(given, str) else given
@@ -224,12 +223,12 @@ CUT_OFF = (
 )
 _REPAIRED = "Your arguments were not valid JSON ({wrong}). They were read as {read}"
 _LONGEST_RESULT = 300  # characters of arguments that a result repeats
-_MOST_NAMED = 20
-ORIGIN = "_origin"
+_MOST_NAMED = 20  # ignored arguments
+ORIGIN = "_origin"  # the key of a result that holds its origin; removed before the model sees the result
 
 
 def check_tool(tool: object) -> None:
-    """A tool that a program hands in is one, or an error says what is one."""
+    """Raises `TypeError` if an object that a program passes as a tool is not one, and says what a tool needs."""
     schema = getattr(tool, "schema", None)
     if not isinstance(schema, dict) or not schema.get("name") or not callable(getattr(tool, "call", None)):
         raise TypeError(
@@ -240,7 +239,7 @@ def check_tool(tool: object) -> None:
 
 @value
 class Called:
-    """The result of a call as JSON text, and where the text in it comes from; "" when it is our own."""
+    """The result of a call as JSON text, and its origin; "" for our own text."""
 
     text: str
     origin: str
@@ -249,8 +248,8 @@ class Called:
 class Toolbox:
     """Tools by name. Each is made when it is first needed, so that one call does not load what the others use.
 
-    Every call passes the trust gate here or in the tool; what must wait for a person is kept in `approvals`, with
-    `folder` as the place to make the call in later. `untrusted` (stage, refuse or allow) is `memory.untrusted_writes`.
+    Every call passes the trust gate, here or in the tool. Calls that must wait for a person are kept in `approvals` and
+    made later in `folder`. `untrusted` (stage, refuse or allow) is the setting `memory.untrusted_writes`.
     """
 
     def __init__(
@@ -268,19 +267,21 @@ class Toolbox:
         self._untrusted = untrusted
 
     def add(self, tool: Tool) -> None:
-        """Puts one more tool at the end; a name that is taken stays whose it is."""
+        """Adds a tool at the end, unless a tool of this name exists."""
         self._makers.setdefault(tool.schema["name"], lambda: tool)
 
     def names(self) -> list[str]:
+        """Lists the names of all tools in their fixed order, without making any of them."""
         return list(self._makers)
 
     def get(self, name: str) -> Tool | None:
+        """Gives a tool, made now if this is its first use; None for an unknown name."""
         if name not in self._made and name in self._makers:
             self._made[name] = self._makers[name]()
         return self._made.get(name)
 
     def schemas(self) -> list[dict[str, Any]]:
-        """OpenAI tool definitions, in a fixed order so that the request prefix stays the same."""
+        """All tools as OpenAI tool definitions, in a fixed order so that the request prefix stays the same."""
         tools = (self.get(name) for name in self._makers)
         return [{"type": "function", "function": tool.schema} for tool in tools if tool is not None]
 
@@ -289,12 +290,12 @@ class Toolbox:
         return self.run(name, arguments, turn).text
 
     def run(self, name: str, arguments: str | bytes | Mapping[str, Any] | None, turn: TurnContext = NO_TURN) -> Called:
-        """The same, with the origin of the result."""
+        """Calls a tool like `call`, and also returns the origin of the result."""
         result, origin = self._result(name, arguments, turn)
         return Called(text=to_json(result), origin=origin)
 
     def start_turn(self) -> None:
-        """A person spoke."""
+        """Tells the tools that a new user turn begins; one that was not used yet need not know."""
         for tool in self._made.values():
             if hasattr(tool, "start_turn"):
                 tool.start_turn()
@@ -313,7 +314,7 @@ class Toolbox:
         given = fitted(tool.schema["parameters"], given, None if own else ignored)
         result, origin = self._called(tool, name, given if own else without_nulls(given), turn, check=not own)
         if not isinstance(result, dict):
-            return result, origin  # a host's tool may return what it likes
+            return result, origin  # a tool of the host may return anything
         if wrong:
             result = {**result, "repaired_arguments": _REPAIRED.format(wrong=wrong, read=_shortened(to_json(given)))}
         return ({**result, "ignored_arguments": ignored[:_MOST_NAMED]} if ignored else result), origin
@@ -323,12 +324,12 @@ class Toolbox:
     ) -> tuple[Any, str]:
         if check and (wrong := problems(tool.schema["parameters"], given)):
             return failure("; ".join(wrong)), ""
-        is_ours = hasattr(tool, "sink")  # so are its errors; one of somebody else may put any text into them
+        is_ours = hasattr(tool, "sink")  # errors of other people's tools may hold any text
         theirs = "" if is_ours and not getattr(tool, "is_foreign", False) else getattr(tool, "brings", "tool")
         try:
             if (held := self._held_back(tool, name, given, turn)) is not None:
                 return held, ""
-            if turn.rule:  # the person agreed to this call
+            if turn.rule:  # the rule asked the person, and they agreed to this call
                 turn = TurnContext(**(vars(turn) | {"rule": "", "approved": True}))
             result = tool.call(given, turn) if getattr(tool, "in_turn", False) else tool.call(given)
             if hasattr(tool, "origin_of"):
@@ -344,7 +345,7 @@ class Toolbox:
             return failure(f"{name} failed: {type(error).__name__}: {error}"), theirs
 
     def _held_back(self, tool: Any, name: str, given: dict[str, Any], turn: TurnContext) -> dict[str, Any] | None:
-        """What the model gets instead of a call that must wait or that the person refused; None to go on."""
+        """The result for a call that must wait or that the person refused; None if the call may be made."""
         sink = getattr(tool, "sink", "tool")
         if turn.rule:
             return self._held_by_rule(sink or "tool", name, given, turn)
@@ -367,7 +368,7 @@ class Toolbox:
         return self._staged(sink, name, given, turn, decision)
 
     def _held_by_rule(self, sink: str, name: str, given: dict[str, Any], turn: TurnContext) -> dict[str, Any] | None:
-        """A rule of the person wants them asked before this call; where nobody can be asked now, the call waits."""
+        """Asks the person, because a rule of theirs says so; the call waits where nobody can be asked now."""
         decision = decide(sink, turn, sends=given)
         if decision.allowed:
             return None
@@ -387,7 +388,7 @@ class Toolbox:
 
 
 def staged(pending: Pending, group: str) -> dict[str, Any]:
-    """What the model gets instead of a call that waits for the person; `group` has the command that decides."""
+    """The result for a call that waits for the person; `group` is the command group with which they decide."""
     return {
         "success": True,
         "staged": True,
@@ -400,18 +401,20 @@ def staged(pending: Pending, group: str) -> dict[str, Any]:
 
 
 def consent(decision: Decision, turn: TurnContext, question: str) -> str:
-    """Asks the person about a call that cannot wait; why it may not be made, or "" when they agree."""
+    """Asks the person about a call that cannot wait; returns why it may not be made, "" if they agree."""
     if turn.ask is None:
         return f"{decision.reason}; a person would have to agree to this call, and nobody can be asked here"
     return "" if turn.ask(f"{question}\n({decision.reason})") else "the user said no to this call"
 
 
 def failure(message: str, details: Mapping[str, object] | None = None) -> dict[str, Any]:
+    """The result of a call that failed, in the form that every tool uses."""
     return {"success": False, "error": message, **(details or {})}
 
 
 def to_json(result: Mapping[str, Any]) -> str:
-    # Half a character, which only a broken caller can bring in, becomes a JSON escape instead of an encoding error.
+    """Writes a result as the JSON text that a model reads."""
+    # A lone surrogate, which only a broken caller can pass, becomes a JSON escape instead of an encoding error.
     return encode(result).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
@@ -421,7 +424,7 @@ def _shortened(text: object) -> str:
 
 
 class EngineTool:
-    """A tool that a context engine offers, as one of the toolbox's own."""
+    """A tool of a context engine in the form that the toolbox needs."""
 
     brings = "recall"
     sink = ""
@@ -432,6 +435,7 @@ class EngineTool:
         self._engine = engine
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Lets the engine handle the call, and puts whatever it returns into the form of a result."""
         answer = self._engine.handle_tool_call(self.schema["name"], arguments)
         try:
             result = json.loads(answer)
@@ -442,12 +446,12 @@ class EngineTool:
         return {"success": "error" not in result, **result}
 
     def origin_of(self, _arguments: dict[str, Any], _result: object, turn: TurnContext) -> str:
-        """It is older text of the conversation, and must not be trusted more than it was then."""
+        """From recall if the conversation has outside text: bringing text back must not raise its grade."""
         return self.brings if turn.sources() else ""
 
 
 def usable_schemas(engine: ContextEngine) -> list[dict[str, Any]]:
-    """The schemas of an engine's tools, in the form `{"name", "description", "parameters"}`; others are left out."""
+    """The schemas of an engine's tools as `{"name", "description", "parameters"}`; leaves out those without a name."""
     offered: list[Any] = list(engine.get_tool_schemas())
     schemas = [each.get("function", each) for each in offered if isinstance(each, dict)]
     whole: dict[str, Any] = {"type": "object", "properties": {}}
@@ -457,7 +461,7 @@ def usable_schemas(engine: ContextEngine) -> list[dict[str, Any]]:
 
 
 def toolsets_of(settings: Settings, platform: str) -> frozenset[str]:
-    """The toolsets a session of a platform gets."""
+    """The toolsets that a session on a platform gets: the settings, else what is usual for the platform."""
     enabled = _named_toolsets(settings, "enabled_toolsets", platform)
     disabled = _named_toolsets(settings, "disabled_toolsets", platform) or ()
     if enabled is None:
@@ -467,12 +471,12 @@ def toolsets_of(settings: Settings, platform: str) -> frozenset[str]:
 
 
 def check_toolsets(names: Collection[str]) -> frozenset[str]:
-    """Toolsets somebody named, or an error that knows the right spelling."""
+    """Checks the names of toolsets; an error suggests the right spelling."""
     return _known_toolsets("toolsets", names)
 
 
 def is_enabled(tool: str, toolsets: Collection[str] | None, toolset: str | None = None) -> bool:
-    """Whether a tool is offered; one that belongs to no toolset always is."""
+    """Whether a tool is offered when only these toolsets are on; a tool in no toolset always is."""
     belongs = toolset or next((name for name, tools in TOOLSETS.items() if tool in tools), None)
     return toolsets is None or belongs is None or belongs in toolsets
 

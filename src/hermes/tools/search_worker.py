@@ -1,7 +1,7 @@
-"""Walks folders and looks for a pattern in text files; also a program of its own, so that a search can be killed.
+"""Walks folders and searches text files for a pattern; runs as a separate process, so that a search can be killed.
 
-A pattern a model wrote can take Python's `re` forever, and nothing inside the process could stop it. This file needs
-nothing but the standard library, so it can be started by its path.
+A pattern that a model wrote can keep Python's `re` busy forever, and nothing inside the process can stop it. This file
+uses only the standard library, so it can be started by its path.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ SKIPPED_FOLDERS = frozenset(
     {".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache"}
 )
 _LARGEST = 5_000_000  # bytes of a file that is searched
-_LOOK_AT = 4_096  # bytes that tell whether a file is text
+_LOOK_AT = 4_096  # bytes; a NUL among them means that the file is not text
 
 
 def walk(root: str) -> Iterator[str]:
-    """Every file below a folder, by name, links to folders not followed; unreadable folders are passed over."""
+    """Yields every file below a folder, by name; skips unreadable folders and follows no links to folders."""
     if os.path.isfile(root):
         yield root
         return
@@ -35,7 +35,7 @@ def walk(root: str) -> Iterator[str]:
 
 
 def fits(path: str, root: str, pattern: str) -> bool:
-    """Whether a file fits a pattern such as `*.py` (any folder) or `src/**/*.py` (from the root)."""
+    """Whether a file matches a pattern such as `*.py` (in any folder) or `src/**/*.py` (from the root)."""
     if not pattern:
         return True
     relative = os.path.relpath(path, root)
@@ -55,7 +55,7 @@ def search(
     most: int,
     longest: int,
 ) -> Iterator[dict[str, Any]]:
-    """Each line that matches: file, line number, text; at most `most` of them and one more as a sign of more."""
+    """Yields matching lines with file and number: up to `most`, and one more to show that there are more."""
     wanted = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
     found = 0
     for path in walk(root):
@@ -63,7 +63,7 @@ def search(
         if not fits(path, root, glob) or any(fnmatch.fnmatchcase(name, each) for each in passed_over):
             continue
         folders = os.path.dirname(os.path.relpath(path, root)).lower().split(os.sep)
-        if any(folder in closed for folder in folders):  # a root that is one itself was agreed to
+        if any(folder in closed for folder in folders):  # the person agreed to the root itself
             continue
         for number, line in enumerate(_lines(path), start=1):
             if wanted.search(line):
@@ -87,6 +87,7 @@ def _lines(path: str) -> list[str]:
 
 
 def main() -> None:
+    """Reads the arguments of `search` as JSON from standard input, and prints each match as a line of JSON."""
     for match in search(**json.load(sys.stdin)):
         print(json.dumps(match))
 

@@ -1,4 +1,4 @@
-"""Runs programs with a time limit and bounded output, and the `terminal` tool on top of that."""
+"""Runs programs with a time limit and bounded output; the `terminal` tool is built on that."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
 _GRACE = 2.0  # seconds a program gets to end by itself
-_LAST_WORDS = 0.5  # seconds a pipe is still read after its program ended: others may hold it open for ever
+_LAST_WORDS = 0.5  # seconds the pipe is read after the program ended: a background process may keep it open forever
 _PIECE = 65_536
 
 
 @value
 class Ran:
-    """`ended` is exited, timed out or interrupted; `lost` are the bytes that `output` leaves out."""
+    """How a program ran: `ended` is exited, timed out or interrupted; `lost` counts bytes missing from `output`."""
 
     output: str
     lost: int
@@ -41,7 +41,7 @@ class Ran:
 
 
 class _Kept:
-    """The beginning and the end of an output of any length."""
+    """Collects the beginning and the end of an output of any length in bounded memory."""
 
     def __init__(self, most: int) -> None:
         self._half = most // 2
@@ -75,7 +75,7 @@ def run_bounded(
     cancelled: Callable[[], bool],
     given: bytes = b"",
 ) -> Ran:
-    """Runs a program to its end, its time limit or until `cancelled`; both streams are read as one."""
+    """Runs a program until it ends, its time is over or `cancelled` says so; reads both output streams as one."""
     start = time.monotonic()
     kept = _Kept(most_bytes)
     with _CtrlC() as pressed:
@@ -88,7 +88,7 @@ def run_bounded(
             threading.Thread(target=_give, args=(process.stdin, given), daemon=True).start()
         ended = _wait(process, reader, start + seconds, cancelled)
         reader.join(_LAST_WORDS)
-    except BaseException:  # Ctrl-C as well: nothing may go on running
+    except BaseException:  # also Ctrl-C: the program must not outlive the call
         _end(process)
         raise
     return Ran(
@@ -97,14 +97,14 @@ def run_bounded(
 
 
 class _CtrlC:
-    """Holds Ctrl-C back for a moment: between the start of a program and knowing of it, it would be forgotten."""
+    """Delays Ctrl-C while a program starts: raised before `process` is assigned, it would leave the program running."""
 
     def __init__(self) -> None:
         self._pressed = False
         self._before: Any = None
 
     def __enter__(self) -> Self:
-        if threading.current_thread() is threading.main_thread():  # no other thread is told of signals
+        if threading.current_thread() is threading.main_thread():  # Python handles signals in the main thread only
             self._before = signal.signal(signal.SIGINT, self._note)
         return self
 
@@ -131,9 +131,9 @@ def _started(
             stdin=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # a group of its own, so that all of it can be ended
+            start_new_session=True,  # a process group of its own, so that what it starts can be ended with it
         )
-    except (OSError, ValueError) as error:  # the latter for text that no system can take
+    except (OSError, ValueError) as error:  # ValueError for text that no system accepts, such as NUL
         raise WriteRefused(f"{command[0]} cannot be run in {folder}: {error}", kind="command") from error
 
 
@@ -149,7 +149,7 @@ def _read(reading: Any, kept: _Kept) -> None:
 
 
 def _wait(process: subprocess.Popen[bytes], reader: threading.Thread, end: float, cancelled: Callable[[], bool]) -> str:
-    """How it ended. A program may close its output and go on, and one that ended may leave its output to another."""
+    """Waits for the program and says how it ended; closed output is no sign of that, in either direction."""
     while process.poll() is None:
         if cancelled() or time.monotonic() > end:
             ended = "interrupted" if cancelled() else "timed out"
@@ -163,7 +163,7 @@ def _wait(process: subprocess.Popen[bytes], reader: threading.Thread, end: float
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Asks the whole group to end, and ends it when it does not."""
+    """Asks the whole process group to end, and kills it if it does not."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGTERM)
     with suppress(subprocess.TimeoutExpired):
@@ -174,26 +174,26 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 LONGEST = 3_600  # seconds any command may take
-# Characters with which a shell starts a second command or writes a file: a command with one is never matched by the
-# beginning of an allowed one.
+# Characters with which a shell starts a second command, expands words or writes a file: a command with one of them is
+# never allowed because of how it begins.
 _MORE_THAN_ONE = frozenset(";|&`$()<>{}\n\r\\!*?[]~#")
 _SECRET_VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)", re.IGNORECASE)
-# The shell says so itself; nobody else had a say in it.
+# The shell's own message: no other program could put text into it.
 _NOT_FOUND = re.compile(r"[\w/]*(?:bash|sh)(?:: line)?:? \d+: [\w.+-]{1,40}: (?:command )?not found\n?")
 
 
 @value
 class Policy:
-    """Whether commands run: `mode` is ask, allow or deny; what `allowed` names runs without asking."""
+    """Which commands may run: `mode` is ask, allow or deny; commands in `allowed` run without asking."""
 
     mode: str = "ask"
     allowed: tuple[str, ...] = ()
     seconds: int = 180
-    passed_on: tuple[str, ...] = ()  # variables that look like secrets and are given to commands all the same
+    passed_on: tuple[str, ...] = ()  # variables that look like secrets but are passed to commands
 
 
 class Terminal:
-    """The tool `terminal`."""
+    """The tool `terminal`: runs shell commands for the model."""
 
     works_in_folders = True
     in_turn = True
@@ -212,6 +212,7 @@ class Terminal:
         self._cancelled = cancelled
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Runs a command in a shell once it is allowed, and returns its output within the limits for tool results."""
         command = arguments["command"].strip()
         if not command or "\0" in command:
             return failure("command is empty" if not command else "command holds a NUL character")
@@ -220,7 +221,7 @@ class Terminal:
             return failure(f"workdir: there is no folder {self._paths.shown(folder)}")
         if refusal := self._refusal(command, folder, turn):
             return failure(refusal)
-        origin = self._from(command, folder)  # before it runs: it may move what it reads
+        origin = self._from(command, folder)  # before it runs, because it may move the files it reads
         seconds = min(max(arguments.get("timeout", self._policy.seconds), 1), LONGEST)
         ran = run_bounded(
             [_shell(), "-c", command],
@@ -239,11 +240,11 @@ class Terminal:
         elif ran.ended == "interrupted":
             result["error"] = "the user stopped the command"
         if not ran.output.strip() or _NOT_FOUND.fullmatch(ran.output):
-            origin = ""  # it said nothing, or only the shell did
+            origin = ""  # no output, or only the shell's own message
         return result | {"output": output, "seconds": round(ran.seconds, 2), ORIGIN: origin}
 
     def _from(self, command: str, folder: str) -> str:
-        """A command that shows only what lies in a trusted folder is trusted like a file of it."""
+        """The origin of the output: a command that reads only trusted files has none."""
         if not is_local(command):
             return "tool"
         words = [os.path.join(folder, os.path.expanduser(each)) for each in _words(command)]
@@ -252,7 +253,7 @@ class Terminal:
         only_speaks = command.split()[:1] in (["echo"], ["pwd"], ["date"], ["whoami"]) and len(places) == 1
         if only_speaks:
             return ""
-        # A command that names no file may read any; one of them may hold text from outside.
+        # A command that names no file may read any in the folder, also one that holds text from outside.
         any_file = not files and not only_looks_at_names(command) and self._paths.holds_outside(folder)
         return "tool" if any_file or any(self._paths.origin(each) for each in places) else ""
 
@@ -261,7 +262,9 @@ class Terminal:
         if self._policy.mode == "deny":
             return "commands are switched off here (terminal.policy is deny)"
         decision = decide("command", turn, command=command)
-        if not decision.allowed:  # whatever the policy says: it is for commands that the model thinks of by itself
+        if (
+            not decision.allowed
+        ):  # even with the policy `allow`, which is meant for commands the model thinks of by itself
             return consent(decision, turn, f"Run this command in {folder}?\n{command}")
         if self._policy.mode == "allow" or is_allowed(command, self._policy.allowed):
             return ""
@@ -273,13 +276,13 @@ class Terminal:
         return "" if self._ask(f"Run this command in {folder}?\n{command}") else "the user said no to this command"
 
     def _environment(self) -> dict[str, str]:
-        """Ours without what looks like a secret: what a command prints goes to a model."""
+        """Our environment without variables that look like secrets: a command's output goes to a model."""
         kept = self._policy.passed_on
         return {name: text for name, text in os.environ.items() if name in kept or not _SECRET_VARIABLE.search(name)}
 
 
 def is_allowed(command: str, allowed: Sequence[str]) -> bool:
-    """Whether a command is one that is allowed, or begins with the words of one and is a single plain command."""
+    """Whether a command is in the list, or is a single plain command that begins with the words of one in the list."""
     if command in allowed:
         return True
     if set(command) & _MORE_THAN_ONE:
@@ -299,7 +302,7 @@ def _words(text: str) -> list[str]:
 
 
 def _paths_in(command: str) -> list[str]:
-    """The words of a command that lead somewhere else."""
+    """The words of a command that may name a place outside its folder."""
     return [word for word in _words(command) if word.startswith(("/", "~", "..")) or "/.." in word]
 
 
