@@ -1,4 +1,4 @@
-"""Skills on disk: `skills/<category>/<name>/SKILL.md` with linked files, and the index of them."""
+"""Finds and reads skills (`skills/<category>/<name>/SKILL.md` with linked files), and lists them for prompts."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     Stamp = tuple[int, int, int, int]
     Known = dict[str, tuple[Stamp, "Entry"]]
 
-LONGEST_NAME = 64
-LONGEST_PATH = 240
-LONGEST_PART = 100
+LONGEST_NAME = 64  # characters
+LONGEST_PATH = 240  # characters, inside the skill
+LONGEST_PART = 100  # bytes of one folder or file name
 FOLDERS = ("references", "templates", "scripts", "assets")
 MAIN_FILE = "SKILL.md"
 
 
 def skills_folder(home: Home, settings: Settings | None = None) -> Mirror:
-    """The person's own skills."""
+    """The folder of the person's own skills; with PostgreSQL, a copy that the mirror keeps up to date."""
     return Mirror(documents_of(home, settings).below("skills"), home.join("skills"))
 
 
@@ -45,7 +45,7 @@ _FORBIDDEN = frozenset('\\:*?"<>|')
 
 
 def check_name(name: str, field: str = "name") -> str:
-    """`name` itself if it may be a directory name, else WriteRefused; `field` is what the model called it."""
+    """Returns `name` if it may name a directory, else raises WriteRefused; `field` is the argument it came in."""
     if len(name) > LONGEST_NAME:
         problem = f"has {len(name)} characters; at most {LONGEST_NAME} are allowed"
     elif _NAME.fullmatch(name) is None:
@@ -60,7 +60,7 @@ def check_name(name: str, field: str = "name") -> str:
 
 
 def check_file_path(path: str) -> tuple[str, ...]:
-    """The parts of a path inside a skill: one of the four folders, then at least a file name."""
+    """Splits a path inside a skill and checks it: one of the four folders, then at least a file name."""
     parts = tuple(path.split("/"))
     problem = ""
     if len(path) > LONGEST_PATH:
@@ -89,14 +89,14 @@ def _shown(text: str) -> str:
 
 
 LARGEST_FILE = 1_048_576  # bytes; of larger ones only the first and last part are shown
-MOST_LINKED_FILES = 200
-MOST_SUGGESTIONS = 20
+MOST_LINKED_FILES = 200  # listed with a skill
+MOST_SUGGESTIONS = 20  # names in the error for an unknown skill
 THIS_PLATFORM = {"darwin": "macos", "win32": "windows"}.get(sys.platform, sys.platform)
 
 
 @value
 class Place:
-    """Where a skill lies. `category` is "" for one directly under the root; `linked` if a link leads to it."""
+    """The place of a skill on disk. `category` is "" directly under the root; `linked` if a link leads to it."""
 
     category: str
     name: str
@@ -105,16 +105,18 @@ class Place:
 
     @property
     def main_file(self) -> str:
+        """The path of the SKILL.md."""
         return f"{self.directory}{os.sep}{MAIN_FILE}"
 
     @property
     def full_name(self) -> str:
+        """`category/name`, which is unique in a folder, unlike the name alone."""
         return f"{self.category}/{self.name}" if self.category else self.name
 
 
 @value
 class Skill:
-    """A skill as read; `note` says what is wrong with it and is "" for a sound one."""
+    """A skill as it was read; `note` says what is wrong with it, "" if nothing is."""
 
     place: Place
     description: str
@@ -124,7 +126,7 @@ class Skill:
 
 
 def places(root: str) -> Iterator[Place]:
-    """Every directory that holds a SKILL.md, by category and name; hidden directories are left out."""
+    """Yields every directory with a SKILL.md, by category and name; skips hidden ones, such as the archive."""
     for name, path, linked in _directories(root):
         if _holds_skill(path):
             yield Place(category="", name=name, directory=path, linked=linked)
@@ -135,7 +137,7 @@ def places(root: str) -> Iterator[Place]:
 
 
 def all_places(root: str, also: Iterable[str]) -> list[Place]:
-    """The skills of the root, then those of the other folders whose full name is still free."""
+    """Lists the skills of the root, then those of the other folders whose full name is not taken yet."""
     found = {place.full_name: place for place in places(root)}
     for folder in also:
         for place in places(folder):
@@ -144,14 +146,14 @@ def all_places(root: str, also: Iterable[str]) -> list[Place]:
 
 
 def folder_of(place: Place, root: str, also: Iterable[str]) -> str:
-    """Which of the folders the skill lies in."""
+    """Which of the folders a skill is in."""
     return next((each for each in (root, *also) if is_inside(place.directory, each)), root)
 
 
 def find(root: str, name: str, also: Iterable[str] = ()) -> Place:
-    """The skill called `name` or `category/name`; the name is compared with what is there and never used as a path.
+    """Finds the skill called `name` or `category/name`; raises WriteRefused if there is none, or more than one.
 
-    `also` are folders that are looked through for what the root does not have.
+    The name is compared with those on disk and never used as a path. `also` are further folders to look in.
     """
     everything = all_places(root, also)
     matches = [place for place in everything if name in (place.name, place.full_name)]
@@ -178,6 +180,7 @@ def find(root: str, name: str, also: Iterable[str] = ()) -> Place:
 
 
 def read_skill(root: str, place: Place) -> Skill:
+    """Reads a skill; one that is damaged or unreadable is returned with a note, never raised."""
     foreign = read_foreign(place.main_file, inside=root, whole=LARGEST_FILE, in_real_directory=not place.linked)
     if foreign.text is None:
         return Skill(place=place, description="", fields={}, content="", note=f"{MAIN_FILE} unusable: {foreign.note}")
@@ -198,12 +201,12 @@ def read_skill(root: str, place: Place) -> Skill:
 
 
 def platforms_of(skill: Skill) -> list[str]:
-    """The platforms it says it is for; none when it is for all."""
+    """The platforms a skill says it is for, in lower case; none if it is for all."""
     return [name.lower() for name in as_texts(skill.fields.get("platforms"))]
 
 
 def linked_files(place: Place) -> dict[str, list[str]]:
-    """The files in the four folders, by folder, as paths relative to the skill; links are not followed."""
+    """Lists the files in the four folders, by folder, as paths relative to the skill; does not follow links."""
     found: dict[str, list[str]] = {}
     left = MOST_LINKED_FILES
     for folder in FOLDERS:
@@ -215,7 +218,7 @@ def linked_files(place: Place) -> dict[str, list[str]]:
 
 
 def read_linked(root: str, place: Place, parts: Iterable[str]) -> ForeignText | None:
-    """A file of the skill, or None when there is none; a link out of the skill is refused."""
+    """Reads a file of a skill; None if there is none. Refuses a link that leads out of the skill."""
     path = os.path.join(place.directory, *parts)
     if not os.path.lexists(path):
         return None
@@ -226,12 +229,12 @@ def read_linked(root: str, place: Place, parts: Iterable[str]) -> ForeignText | 
 
 
 def as_text(field: object) -> str:
-    """A frontmatter field as one line; what YAML read as a number or date is text again."""
+    """A frontmatter field as one line of text, also where YAML read a number or a date."""
     return " ".join(str(field).split()) if field is not None and not isinstance(field, list | dict) else ""
 
 
 def as_texts(field: object) -> list[str]:
-    """A frontmatter field that may be a list or a comma-separated line."""
+    """A frontmatter field as a list of texts; people write lists or lines with commas."""
     items = field if isinstance(field, list) else as_text(field).split(",")
     return [text for item in items if (text := as_text(item.get("name") if isinstance(item, dict) else item))]
 
@@ -265,12 +268,12 @@ def _files_below(folder: str, base: str) -> Iterator[str]:
 
 LONGEST_LINE = 200  # characters of a description in the prompt; `skill_view` shows all of it
 UNCATEGORISED = "general"
-WITHHELD = "(withheld)"
+WITHHELD = "(withheld)"  # shown instead of a name that looks like an attack
 
 
 @value
 class Entry:
-    """One skill in the list; `note` says what is odd about it."""
+    """One skill in the index; `note` says what is unusual about it."""
 
     name: str
     full_name: str
@@ -281,14 +284,16 @@ class Entry:
 
     @property
     def is_for_this_machine(self) -> bool:
+        """Whether the skill names this platform, or no platform at all."""
         return not self.platforms or THIS_PLATFORM in self.platforms.split(", ")
 
     def with_note(self, note: str) -> Entry:
+        """A copy with one more note."""
         return Entry(**(vars(self) | {"note": f"{self.note}; {note}" if self.note else note}))
 
 
 class SkillIndex:
-    """One per process and skills directory. A file is read again only when its stamp changed."""
+    """The index of a skills directory for lists and prompts; reads a file again only when its stamp has changed."""
 
     def __init__(
         self,
@@ -305,9 +310,9 @@ class SkillIndex:
         self._known: Known = {}
 
     def entries(self) -> list[Entry]:
-        """Every skill that is not disabled, by category and name; of a name used twice each one says so.
+        """Lists every skill that is not disabled, by category and name.
 
-        One that is for other platforms says so, too.
+        Skills that share a name and skills for other platforms get a note that says so.
         """
         known: Known = {}
         for place in all_places(self._root, self._also):
@@ -324,7 +329,7 @@ class SkillIndex:
         return [_with_notes(entry, times[entry.name]) for entry in entries]
 
     def render(self) -> str:
-        """The block for the prompt; "" when there are no skills. What is for other platforms is left out."""
+        """The block of the prompt that lists the skills for this platform; "" when there are none."""
         entries = [entry for entry in self.entries() if entry.is_for_this_machine]
         if not entries:
             return ""
@@ -335,7 +340,7 @@ class SkillIndex:
                 category = entry.category
                 lines.append(f"  {category}:")
             lines.append(_line(entry))
-        # A description could otherwise close the block it stands in.
+        # Otherwise a description could close the block and continue as part of the prompt.
         inside = "\n".join(lines).replace("<", "(").replace(">", ")")
         return f"<available_skills>\n{inside}\n</available_skills>"
 
@@ -347,7 +352,7 @@ class SkillIndex:
         if verdict.level != "clean":
             description = platforms = ""
             note = f"BLOCKED: its description looks like an attack ({', '.join(verdict.classes)})"
-        # Directory names are somebody's text as well, and reach the prompt with the list.
+        # Directory names are text that others may have written, and they reach the prompt with the list.
         named = place.full_name.isprintable() and self._scan(place.full_name).level == "clean"
         return Entry(
             name=place.name if named else WITHHELD,

@@ -1,4 +1,4 @@
-"""How skills are created and changed (rules, a scan, one atomic write), and how they age and are archived."""
+"""Creates, changes, ages and archives skills; every change is checked, scanned and written in one atomic step."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 DAY = 86_400.0
 ACTIVE, STALE, DUE = "active", "stale", "due"
 LONGEST_SKILL = 100_000  # characters
-LONGEST_FILE = 100_000
-LONGEST_DESCRIPTION = 1_024
-PREVIEW = 500
-ARCHIVE = ".archive"
+LONGEST_FILE = 100_000  # characters
+LONGEST_DESCRIPTION = 1_024  # characters
+PREVIEW = 500  # characters of a file that an error shows
+ARCHIVE = ".archive"  # hidden, so that `places` does not find what is in it
 LOCK = ".lock"
-LOCK_TIMEOUT = 5
+LOCK_TIMEOUT = 5  # seconds
 EXAMPLE = "---\nname: my-skill\ndescription: What it does and when to use it.\n---\n\n# Steps\n…"
-USAGE = ".usage.json"  # how often each skill was opened and changed; the curator retires what nobody uses
+USAGE = ".usage.json"  # how often each skill was opened and changed; the curator archives unused ones
 
 
 @value
@@ -60,7 +60,7 @@ class SkillState:
 
 @value
 class ArchivedSkill:
-    """A skill in the archive."""
+    """A version of a skill in the archive; `stamp` is the time it was moved there, as in its folder's name."""
 
     name: str
     path: str
@@ -68,7 +68,7 @@ class ArchivedSkill:
 
 
 def skill_states(root: str, now: float, stale_days: int, archive_days: int) -> list[SkillState]:
-    """Every skill; one that was never opened counts from the day its file was written."""
+    """The state of every skill; the age of one that was never opened counts from the day its file was written."""
     counts = usage_counts(root)
     found = []
     for place in places(root):
@@ -90,7 +90,7 @@ def skill_states(root: str, now: float, stale_days: int, archive_days: int) -> l
 
 
 def pin(root: str, name: str, *, pinned: bool) -> str:
-    """Keeps a skill from ageing, or lets it age again; returns its full name."""
+    """Pins a skill, so that it does not age, or unpins it; returns its full name."""
     place = find(root, name)
     with locked(root):
         counts = usage_counts(root)
@@ -100,7 +100,7 @@ def pin(root: str, name: str, *, pinned: bool) -> str:
 
 
 def archive(root: str, name: str, now: float) -> tuple[str, str]:
-    """Moves a skill out of sight; returns its full name and where it is now."""
+    """Moves a skill to the archive; returns its full name and its new path, relative to the root."""
     stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     with locked(root):
         place, target = move_to_archive(root, name, stamp)
@@ -108,7 +108,7 @@ def archive(root: str, name: str, now: float) -> tuple[str, str]:
 
 
 def archived(root: str) -> list[ArchivedSkill]:
-    """What is in the archive, the newest version of each name last."""
+    """Lists the archive by name, the newest version of each name last."""
     base = os.path.join(root, ARCHIVE)
     found = []
     for category in _folders(base):
@@ -156,6 +156,7 @@ def _folders(path: str) -> list[str]:
 
 
 def create(root: str, name: str, content: str, category: str, scan: Scan) -> Place:
+    """Writes a new skill; refuses a name that is taken, an invalid SKILL.md and unsafe text. Callers hold `locked`."""
     check_name(name)
     if category:
         check_name(category, "category")
@@ -178,6 +179,7 @@ def create(root: str, name: str, content: str, category: str, scan: Scan) -> Pla
 
 
 def edit(root: str, name: str, content: str, scan: Scan) -> Place:
+    """Replaces the whole SKILL.md of a skill, after the same checks as `create`."""
     place = find(root, name)
     _check_skill(place.name, content, scan)
     write_private(root, place.main_file, content)
@@ -215,19 +217,20 @@ def patch(
 
 
 def move_to_archive(root: str, name: str, stamp: str, absorbed_into: str = "") -> tuple[Place, str]:
-    """Moves a skill out of sight; nothing is destroyed. `absorbed_into` names the skill that covers it from now on."""
+    """Moves a skill to the archive, not away for good. `absorbed_into` names the skill that replaces it."""
     place = find(root, name)
     if absorbed_into and find(root, absorbed_into).directory == place.directory:
         raise WriteRefused("absorbed_into names the skill that is being deleted", kind="bad_argument")
     _check_contained(root, place.directory)
     target = _moved(place.directory, os.path.join(root, ARCHIVE, place.category or "-", f"{place.name}.{stamp}"))
     if place.category:
-        with contextlib.suppress(OSError):  # other skills, or files of the person's, are still in the category
+        with contextlib.suppress(OSError):  # fails if other skills or files are still in the category
             os.rmdir(os.path.dirname(place.directory))
     return place, target
 
 
 def write_file(root: str, name: str, file_path: str, content: str, scan: Scan) -> Place:
+    """Writes one linked file of a skill as a whole, after checking its path and its text."""
     place = find(root, name)
     parts = check_file_path(file_path)
     _check_file(content, scan)
@@ -239,7 +242,7 @@ def write_file(root: str, name: str, file_path: str, content: str, scan: Scan) -
 
 
 def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place, str]:
-    """Moves a linked file to the archive."""
+    """Moves a linked file of a skill to the archive; returns the skill and the new path."""
     place = find(root, name)
     parts = check_file_path(file_path)
     path = os.path.join(place.directory, *parts)
@@ -252,13 +255,13 @@ def remove_file(root: str, name: str, file_path: str, stamp: str) -> tuple[Place
 
 @contextlib.contextmanager
 def locked(root: str) -> Iterator[None]:
-    """One change at a time, across processes: a patch reads what it is about to replace."""
+    """Holds the lock for changes: a patch reads what it will replace, so two at once could lose one."""
     with Folder.create(root) as folder, FileLock(folder, LOCK, timeout=LOCK_TIMEOUT):
         yield
 
 
 def _moved(path: str, target: str) -> str:
-    """Moves a file or folder to `target`, or a free name like it; returns where it is now."""
+    """Moves a file or folder to `target`, or to a similar name if that is taken; returns the new path."""
     while os.path.lexists(target):
         target = f"{target}-{os.urandom(2).hex()}"
     make_private_folders(os.path.dirname(target))
@@ -313,7 +316,7 @@ def _check_file(content: str, scan: Scan) -> None:
 
 
 def check_safe(content: str, scan: Scan) -> None:
-    """Refuses what looks like an attack, and secrets: what a skill says stands in prompts, and is handed on."""
+    """Refuses attacks and secrets: the text of a skill is read in prompts and shared with others."""
     if found := find_secrets(content):
         kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
         raise WriteRefused(
@@ -354,7 +357,7 @@ def _no_unique_match(text: str, old: str, times: int) -> WriteRefused:
 
 
 def _ignoring_blanks(text: str, old: str) -> str:
-    """The lines of `text` that equal those of `old` but for blanks; "" when there are none."""
+    """The lines of `text` that differ from those of `old` only in blanks; "" if there are none."""
     wanted = ["".join(line.split()) for line in old.strip().splitlines()]
     lines = text.splitlines()
     squeezed = ["".join(line.split()) for line in lines]
@@ -370,7 +373,7 @@ def _around(text: str, position: int) -> str:
 
 
 def write_private(root: str, path: str, content: str) -> None:
-    """Puts `content` at `path` in one durable step, readable by the owner only; refuses to write through a link."""
+    """Writes `content` to `path` in one durable step, readable by the owner only; refuses to write through a link."""
     directory, name = os.path.split(path)
     _check_contained(root, directory)
     if os.path.islink(path):
@@ -385,7 +388,7 @@ def _check_contained(root: str, directory: str) -> None:
 
 
 def count(root: str, full_name: str, kind: str, now: float) -> None:
-    """One more use of `kind` ("views" or "changes"); a skill works even when its use cannot be counted."""
+    """Counts one use of `kind`, such as "views" or "changes"; a failure to count does not fail the use."""
     with contextlib.suppress(OSError, StorageError), locked(root):
         counts = usage_counts(root)
         entry = counts.setdefault(full_name, {"first_used": now})
@@ -395,7 +398,7 @@ def count(root: str, full_name: str, kind: str, now: float) -> None:
 
 
 def usage_counts(root: str) -> dict[str, dict[str, float]]:
-    """The counts by full name. A damaged file is moved aside, not overwritten."""
+    """Reads the counts by full name. A damaged file is moved aside, so that the next write does not destroy it."""
     path = os.path.join(root, USAGE)
     try:
         with open(path, encoding="utf-8") as file:

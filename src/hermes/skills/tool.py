@@ -1,4 +1,4 @@
-"""The three skill tools a model may call."""
+"""The tools `skills_list`, `skill_view` and `skill_manage`, with which a model lists, reads and changes skills."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     Result = dict[str, Any]
 
+# The arguments that each action of `skill_manage` needs besides the name.
 NEEDED = {
     "create": ("content",),
     "patch": ("old_string", "new_string"),
@@ -59,11 +60,11 @@ ACTIONS = tuple(NEEDED)
 
 
 SCHEMAS = read_schemas(os.path.join(os.path.dirname(__file__), "schemas.json"))
-DIRECTORY = "${HERMES_SKILL_DIR}"  # what a skill may write for the folder it lies in
+DIRECTORY = "${HERMES_SKILL_DIR}"  # a skill may write this for the path of its own folder
 
 
 class SkillTools:
-    """The tools over one skills directory. `now` and `environment` decide what is counted and what is missing."""
+    """The skill tools for one skills directory; `environment` decides which required variables are missing."""
 
     def __init__(
         self,
@@ -78,9 +79,9 @@ class SkillTools:
         strict: bool = False,
         fill_in: bool = True,
     ) -> None:
-        """`also` are more folders, only read from; those `outside` the person does not trust.
+        """`also` are more folders, which are only read; the person does not trust those in `outside`.
 
-        `strict` refuses to write what a person should look at first.
+        With `strict`, text that a person should see first is refused, not only text that looks like an attack.
         """
         self._mirror = folder if isinstance(folder, Mirror) else Mirror(LocalDocuments(folder), folder)
         self._mirror.sync()
@@ -98,7 +99,7 @@ class SkillTools:
         self._tools = {"skills_list": self._list, "skill_view": self._view, "skill_manage": self._manage}
 
     def handle(self, name: str, args: dict[str, Any]) -> Result:
-        """The result of calling the tool `name` with arguments that fit its schema."""
+        """Calls the tool `name` with arguments that fit its schema; a refusal or a failing disk is a result too."""
         try:
             with self._mirror.changing():
                 return self._tools[name](_checked(args))
@@ -110,14 +111,14 @@ class SkillTools:
             return {"success": False, "error": f"the skills directory could not be used: {error.strerror or error}"}
 
     def is_outside(self, name: str) -> bool:
-        """Whether this skill lies in a folder that others write and the person does not trust."""
+        """Whether a skill is in a folder that others write to and the person does not trust."""
         try:
             return folder_of(find(self._root, name, self._also), self._root, self._also) in self._outside
         except WriteRefused:
             return False
 
     def outside_skills(self) -> list[str]:
-        """The names and descriptions of the skills that the index shows out of such folders."""
+        """Names and descriptions of all skills in untrusted folders: the index puts this text into the prompt."""
         return [
             f"{place.full_name}: {read_skill(folder, place).description}"
             for folder in sorted(self._outside)
@@ -125,7 +126,7 @@ class SkillTools:
         ]
 
     def refusal(self, args: dict[str, Any]) -> Result | None:
-        """What would be wrong with a `skill_manage` call whatever the skills are like now; None when nothing is."""
+        """The error that a `skill_manage` call must cause whatever state the skills are in; None if there is none."""
         try:
             checked = _checked(args)
             _needed(checked)
@@ -209,7 +210,10 @@ class SkillTools:
         return self._guarded(result)
 
     def _guarded(self, result: Result, frontmatter: str = "") -> Result:
-        """The result without paragraphs that look like an attack; the frontmatter is also in other fields."""
+        """Removes paragraphs that look like an attack; refuses the whole text if that is not possible.
+
+        An attack in the frontmatter refuses it too, because other fields of the result repeat the frontmatter.
+        """
         verdict = self._scan(result["content"])
         if verdict.level == "refuse":
             from hermes.safety.scanner import without_attacks
@@ -311,7 +315,7 @@ class SkillTools:
 
 
 class _Refused:
-    """A verdict that counts as a refusal."""
+    """A verdict turned into a refusal."""
 
     level = "refuse"
 
@@ -320,7 +324,7 @@ class _Refused:
 
 
 def _listed(skill: Skill, key: str) -> list[str]:
-    """A list field, where the format puts it or where other agents do: under `metadata`, or `metadata.hermes`."""
+    """Reads a list field from the top level, or from `metadata` or `metadata.hermes`, where other agents put it."""
     metadata = skill.fields.get("metadata")
     ours = metadata.get("hermes") if isinstance(metadata, dict) else None
     places = (fields for fields in (skill.fields, metadata, ours) if isinstance(fields, dict))
@@ -328,7 +332,7 @@ def _listed(skill: Skill, key: str) -> list[str]:
 
 
 def _checked(args: dict[str, Any]) -> dict[str, Any]:
-    """The arguments that are not null; the toolbox has seen to their types."""
+    """Drops arguments that are null and refuses broken text; the toolbox has checked the types."""
     for field, argument in args.items():
         if isinstance(argument, str) and not _is_unicode(argument):
             raise WriteRefused(f"{field} holds half of a character (a lone surrogate)", kind="bad_argument")
