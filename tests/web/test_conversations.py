@@ -13,6 +13,7 @@ from web_payloads import PAYLOADS, harmless
 from hermes import MemorySession
 from hermes.base.text import in_words
 from hermes.conversations.database import SessionDB
+from hermes.memory.store import MemoryStore
 from hermes.settings.home import find_home
 from hermes.settings.people import People
 
@@ -31,6 +32,8 @@ COMPACTED = "a long repair"
 def home_with_history(home: Path) -> Path:
     """One conversation that was compacted, and one about dinner."""
     configure(home)
+    MemoryStore.open(home).add("memory", "The deploy key is on the blue stick.")
+    MemoryStore.open(home).add("memory", "Tests run on port 8080.")
     with MemorySession.open(home, source="cli", title=COMPACTED) as session:
         talk(session, 14)
         session.compact()
@@ -95,6 +98,7 @@ def test_the_context_bar_shows_every_part_and_its_text(page: Browser) -> None:
     assert {"prompt", "tools", "history", "summary", "said"} <= kinds
     widths = [float(each.get_attribute("width")) for each in page.all("svg.bar rect")]
     assert sum(widths) == pytest.approx(1000, abs=1)
+    assert "Notes: Tests run on port 8080." in [each.text for each in page.all(".parts .label")]
     page.find(".parts summary").click()
     page.wait(lambda: "You are Hermes" in page.find(".parts pre").text)
 

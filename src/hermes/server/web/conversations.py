@@ -20,6 +20,7 @@ from hermes.conversations.database import Pages
 from hermes.conversations.retrieval import Criteria
 from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter, export, tool_calls
 from hermes.safety.secrets import mask_secrets
+from hermes.server.web.memory import TITLES
 from hermes.server.web.site import Notice, Page, Redirect, Section, View, address
 from hermes.session.context import OUTSIDE
 from hermes.session.lifecycle import branch_off
@@ -38,6 +39,7 @@ _LISTED = 25  # conversations on a page
 _READ = 60  # messages on a page
 _FOUND = 10
 _LONG = 20_000  # characters of one message that are shown
+_LABEL = 60  # characters of an entry that name it
 _MATCH = re.compile(r">>>(.*?)<<<", re.DOTALL)
 # Raw HTML is escaped and images become links: a message may show text here, and load nothing.
 _MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("image")
@@ -277,11 +279,17 @@ _LABELS = {
 
 
 def _of_section(section: Mapping[str, Any]) -> list[dict[str, Any]]:
-    text = section.get("text")
-    if section["name"] in ("memory", "user", "project") and text and "\n§\n" in text:
-        return [_part("memory", f"Memory entry ({section['name']})", entry.strip()) for entry in text.split("\n§\n")]
-    kind = "memory" if section["name"] in ("memory", "user", "project") else "prompt"
-    return [_part(kind, f"System prompt: {section['name']}", text, section["tokens"])]
+    name, text = section["name"], section.get("text")
+    if name in TITLES and text:  # the heading of the block goes with its first entry
+        entries = [entry.strip() for entry in text.split("\n§\n")]
+        return [_part("memory", f"{TITLES[name]}: {_cut(entry.rpartition(chr(10))[2])}", entry) for entry in entries]
+    kind = "memory" if name in TITLES else "prompt"
+    return [_part(kind, f"System prompt: {name}", text, section["tokens"])]
+
+
+def _cut(line: str) -> str:
+    shown = mask_secrets(line)
+    return shown if len(shown) <= _LABEL else f"{shown[:_LABEL]}…"
 
 
 def _part(kind: str, label: str, text: str | None, tokens: int | None = None) -> dict[str, Any]:
