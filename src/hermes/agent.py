@@ -22,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from hermes.base.errors import HermesError
 from hermes.base.events import Continuing, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.safety.fence import without_private
-from hermes.session.background import Background
 from hermes.session.lifecycle import Titles
-from hermes.session.models import helper, main_model
+from hermes.session.models import Background, helper, main_model
 from hermes.session.parts import SessionOptions
 from hermes.session.review import Reviews
 from hermes.session.session import MemorySession

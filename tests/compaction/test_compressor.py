@@ -87,17 +87,6 @@ def test_an_estimate_just_over_the_threshold_waits_for_what_the_provider_counts(
     assert ContextCompressor(4_000).should_compress_preflight(working_session(60))
 
 
-@pytest.mark.proves("compression.hygiene")
-def test_hygiene_needs_85_percent_and_four_messages() -> None:
-    engine = ContextCompressor(10_000)
-    four = working_session(1)[:4]
-    assert engine.needs_hygiene(four, 8_500)
-    assert not engine.needs_hygiene(four, 8_499)
-    assert not engine.needs_hygiene(four[:3], 9_999)
-    assert not ContextCompressor(10_000, enabled=False).needs_hygiene(four, 9_999)
-    assert engine.needs_hygiene(working_session(100, words=600))
-
-
 @pytest.mark.proves("compression.cleared")
 def test_old_tool_results_are_cleared_and_say_where_they_are() -> None:
     messages = [
@@ -250,14 +239,6 @@ def test_when_one_fails_the_next_is_asked_and_at_last_nobody(helper: list[Any], 
     assert done.how.startswith(how)
     assert done.failures
     assert len(done.replaced) + sum(each is not None for each in done.ids) == len(messages)
-
-
-@pytest.mark.proves("compression.ladder")
-def test_no_call_begins_after_the_deadline() -> None:
-    model = Model(GOOD)
-    engine = ContextCompressor(16_000, summarise=model, timer=lambda: 50.0)
-    assert engine.compact(working_session(60), deadline=50.0).how == "extract"
-    assert model.prompts == []
 
 
 @pytest.mark.proves("compression.ladder")

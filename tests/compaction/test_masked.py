@@ -10,8 +10,7 @@ from histories import histories, working_session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.compaction.compressor import ContextCompressor
-from hermes.compaction.summary import Record
+from hermes.compaction.compressor import ContextCompressor, Record
 from hermes.safety.secrets import mask_secrets
 
 if TYPE_CHECKING:

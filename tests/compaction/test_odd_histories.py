@@ -9,7 +9,15 @@ import pytest
 from histories import working_session
 
 from hermes.base.tokens import estimate
-from hermes.compaction.compressor import ContextCompressor
+from hermes.compaction.compressor import (
+    MOST_PIECES,
+    ContextCompressor,
+    Record,
+    SummaryFailed,
+    Task,
+    cut_in_pieces,
+    summarise,
+)
 from hermes.compaction.facts import Held, count_kept, find_facts, keep_exactly
 from hermes.compaction.lcm import MOST_CHARACTERS, LosslessEngine
 from hermes.compaction.messages import (
@@ -26,7 +34,6 @@ from hermes.compaction.messages import (
     text_of,
     tool_counts,
 )
-from hermes.compaction.summary import MOST_PIECES, Record, SummaryFailed, Task, cut_in_pieces, summarise
 from hermes.conversations.context import SummaryGraph
 from hermes.conversations.database import SessionDB
 

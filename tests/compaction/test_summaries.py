@@ -8,7 +8,7 @@ import pytest
 from histories import call, working_session
 
 from hermes.base.tokens import estimate
-from hermes.compaction.compressor import ContextCompressor
+from hermes.compaction.compressor import ContextCompressor, extract
 from hermes.compaction.facts import Fact, Held, fault, find_facts, keep_exactly, missing, sentences_of, words_of
 from hermes.compaction.messages import (
     Chapter,
@@ -21,7 +21,6 @@ from hermes.compaction.messages import (
     render_block,
     render_chapters,
 )
-from hermes.compaction.summary import extract
 
 if TYPE_CHECKING:
     from histories import Message

@@ -13,7 +13,7 @@ from reviewed import TEA, chat, outcome, settings
 from hermes import Agent, MemorySession, MemoryStore, SessionDB
 from hermes.base.events import Usage
 from hermes.llm.scripted import Reply, Scripted
-from hermes.session.background import Background
+from hermes.session.models import Background
 from hermes.session.review import Reviews
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home

@@ -19,7 +19,7 @@ from hermes.compaction.compressor import Breaker
 from hermes.llm import embedded as local
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.store import MemoryStore
-from hermes.session.engines import BREAKER
+from hermes.session.compaction import BREAKER
 from hermes.session.lifecycle import transcript
 from hermes.session.models import main_model
 from hermes.session.review import prune

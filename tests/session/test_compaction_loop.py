@@ -162,7 +162,7 @@ def test_before_a_message_is_handled_a_history_at_85_percent_is_compacted(home: 
         assert again.take_events() == []
 
 
-@pytest.mark.proves("compaction.hygiene")
+@pytest.mark.proves("compaction.hygiene", "compression.hygiene")
 def test_hygiene_needs_four_messages_and_compaction_switched_on_and_has_a_limit_of_messages(home: Path) -> None:
     configure(home, NO_HELPER)
     with MemorySession.open(home) as session:

@@ -122,7 +122,7 @@ def test_what_never_helps_is_not_tried_at_every_call_and_is_told_once(home: Path
         for _ in range(4):
             assert session.fit(request) is request
         assert len(told(session)) == 1
-        breaker = session.compactor._engine_host.breaker
+        breaker = session.compactor.breaker
         assert breaker.ineffective == 2
         session.counted(Usage(input_tokens=900))
-        assert session.compactor._engine_host.breaker.ineffective == 0
+        assert session.compactor.breaker.ineffective == 0

@@ -10,7 +10,7 @@ from compacted import configure, talk, texts
 from hermes.base.events import Compacted, Usage
 from hermes.base.tokens import estimate_message
 from hermes.compaction.compressor import ContextCompressor
-from hermes.session.engines import compress_with
+from hermes.session.compaction import compress_with
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:

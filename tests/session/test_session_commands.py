@@ -11,7 +11,7 @@ import pytest
 from hermes.base.events import Usage
 from hermes.compaction.compressor import Breaker
 from hermes.memory.store import MemoryStore
-from hermes.session.engines import BREAKER
+from hermes.session.compaction import BREAKER
 from hermes.session.lifecycle import what_broke_the_cache
 from hermes.session.session import MemorySession
 

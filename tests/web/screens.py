@@ -17,7 +17,7 @@ from web_page import browser, own_page
 from hermes.base.events import Usage
 from hermes.conversations.database import SessionDB
 from hermes.server.web import SECTIONS
-from hermes.session.background import REVIEW, Background
+from hermes.session.models import REVIEW, Background
 from hermes.session.receipts import Receipts
 from hermes.session.session import MemorySession
 from hermes.settings.config import load_settings

@@ -9,7 +9,7 @@ from web_page import own_page
 
 from hermes.base.events import Usage
 from hermes.conversations.database import SessionDB
-from hermes.session.background import REVIEW, Background
+from hermes.session.models import REVIEW, Background
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
 

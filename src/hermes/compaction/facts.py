@@ -6,6 +6,7 @@ enough of them, rules, decisions and questions further back. What is not read st
 
 from __future__ import annotations
 
+import os
 import re
 from bisect import bisect_right
 from functools import cache
@@ -65,45 +66,12 @@ TRIMMED = (
     "\u3001\u3002\uff0c\uff1b\uff1a\uff01\uff1f\uff08\uff09\u300c\u300d\u300e\u300f\u3010\u3011\u300a\u300b"
 )
 
-# Words that tell what a sentence is: "constraint" for "We must never …".
-_WORDS = {
-    "constraint": (
-        "must never always only cannot can't don't dont shouldn't mustn't forbidden required require requires prefer "
-        "avoid deadline limit budget constraint important ensure without "
-        "nunca siempre debe deben solo prohibido evita prefiero obligatorio "
-        "jamais toujours doit doivent interdit éviter préfère obligatoire "
-        "nie niemals immer muss müssen darf dürfen verboten nur bevorzugt pflicht "
-        "sempre mai deve devono vietato evitare "
-        "никогда всегда должен должна должны нельзя только запрещено обязательно "
-        "يجب دائما أبدا ممنوع فقط "
-        "हमेशा कभी ज़रूरी केवल "
-        "반드시 절대 항상 금지 필수"
-    ),
-    "decision": (
-        "decided decision chose chosen agreed settled concluded picked instead rejected approved "
-        "decidimos decidido elegimos acordamos "
-        "décidé choisi convenu retenu "
-        "entschieden beschlossen gewählt vereinbart "
-        "deciso scelto concordato "
-        "решили решено выбрали договорились "
-        "قررنا اخترنا اتفقنا "
-        "तय फैसला चुना "
-        "결정 선택 합의"
-    ),
-    "open": (
-        "todo fixme pending blocked unresolved remaining unclear "
-        "pendiente bloqueado bloqué offen blockiert sospeso осталось открыто معلق बाकी 보류"
-    ),
-}
-# The same in scripts that put no blanks between words.
-_PIECES = {
-    "constraint": (
-        "必须 必須 不要 不能 不得 禁止 只能 务必 務必 绝不 一定要 总是 必ず しないで 絶対 のみ "
-        "ないでください 절대 반드시 하지 마 ต้อง ห้าม เสมอ"
-    ),
-    "decision": "决定 決定 选择了 選擇 同意 采用 採用 改用 定为 に決め 採用 にします 결정 ตัดสินใจ ตกลง",
-    "open": "待办 待辦 未完成 尚未 还没 還沒 未解決 保留 残り 보류 ค้าง",
-}
+
+def _cues() -> dict[str, list[str]]:
+    """The lines of `text/cues.txt` by their first column: words that tell what a sentence is."""
+    with open(os.path.join(os.path.dirname(__file__), "text", "cues.txt"), encoding="utf-8") as file:
+        rows = [line.split("\t") for line in file.read().splitlines() if "\t" in line]
+    return {kind: [words for other, words in rows if other == kind] for kind, _ in rows}
 
 
 def _forms(words: str) -> frozenset[str]:
@@ -111,23 +79,13 @@ def _forms(words: str) -> frozenset[str]:
     return frozenset(plain) | {word.capitalize() for word in plain} | {word.upper() for word in plain}
 
 
-CUE_WORDS = {kind: _forms(words) for kind, words in _WORDS.items()}
+_CUES = _cues()
+CUE_WORDS = {kind: _forms(" ".join(_CUES[kind])) for kind in ("constraint", "decision", "open")}
 _ANY_CUE_WORD = frozenset().union(*CUE_WORDS.values())
-_CUE_PIECES = {kind: tuple(pieces.split()) for kind, pieces in _PIECES.items()}
+_CUE_PIECES = {kind: tuple(" ".join(_CUES[f"{kind} pieces"]).split()) for kind in CUE_WORDS}
 _FOREIGN_CUE = re.compile("|".join(chain.from_iterable(_CUE_PIECES.values())))
 _FOREIGN_LETTER = re.compile(f"[{''.join({letter for letter in ''.join(_ANY_CUE_WORD) if not letter.isascii()})}]")
-# Five characters of each cue word in ASCII, a full stop for what parts words. Which, and in which group, was chosen by
-# trying many: about one word of prose in a hundred looks like a cue. A new cue word needs its five characters here.
-_CUE_PLACES = Beginnings(
-    ".avoi|.choi|.doit|.doiv|.evit|.mai.|.nie.|.viet|deve.",
-    ".devo|.dont|.pend|.pref|can't|canno|greed|roved|vorzu",
-    ".reje|.rete|bidde|budge|oncor|onstr|ordam|ortan|ouldn|picke",
-    ".niem|.nur.|celto|ieden|imit.|offen|on't.|requi|terdi|verbo",
-    ".inst|.muss|.must|.nunc|.only|licht|onclu|schlo|toujo|witho",
-    ".darf|.debe|.uncl|.unre|.vere|emain|empre|nvenu",
-    ".eleg|.ensu|.jama|deadl|decid|decis|lways|oblig|ttled",
-    ".bloc|.bloq|.chos|.imme|.neve|bido.|fixme|solo.|sospe|todo.",
-)
+_CUE_PLACES = Beginnings(*_CUES["places"])
 
 
 class Fact(NamedTuple):

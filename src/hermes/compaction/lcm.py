@@ -8,13 +8,14 @@ are condensed into one of the next depth. The block holds the summaries that are
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.tokens import estimate
-from hermes.compaction.compressor import EXTRACT, Attempt, ContextCompressor
+from hermes.compaction.compressor import EXTRACT, Attempt, ContextCompressor, Task
 from hermes.compaction.facts import find_facts
 from hermes.compaction.messages import (
     Counts,
@@ -27,7 +28,6 @@ from hermes.compaction.messages import (
     text_of,
     to_ranges,
 )
-from hermes.compaction.summary import Task
 from hermes.conversations.context import Contexts, SummaryGraph
 
 if TYPE_CHECKING:
@@ -42,44 +42,8 @@ MOST_CHARACTERS = 24_000
 _HITS = 20
 _AROUND = 160
 _LINE = 200
-_NODE = {"type": "integer", "description": "Number of a summary, as in lcm:12."}
-
-SCHEMAS: list[dict[str, Any]] = [
-    {
-        "name": "lcm_grep",
-        "description": (
-            "Find words in everything this conversation ever held, also in messages and summaries that left the "
-            "context. Every word must occur; the newest hits come first."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "query": {"type": "string", "description": "Words that must all occur."},
-                "limit": {"type": "integer", "description": f"Hits at most (default {_HITS})."},
-            },
-            "required": ["query"],
-        },
-    },
-    {
-        "name": "lcm_describe",
-        "description": "Show the graph of summaries of this conversation, or one of them with its parts.",
-        "parameters": {"type": "object", "properties": {"node": _NODE}},
-    },
-    {
-        "name": "lcm_expand",
-        "description": (
-            "Go down from a summary: a condensed one gives the summaries it was made of, a leaf gives its messages "
-            "word for word. With ids, messages are read directly."
-        ),
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "node": _NODE,
-                "ids": {"type": "string", "description": "Message ids and ranges, such as '4096-4131, 4140'."},
-            },
-        },
-    },
-]
+with open(os.path.join(os.path.dirname(__file__), "text", "lcm_tools.json"), encoding="utf-8") as _file:
+    SCHEMAS: list[dict[str, Any]] = json.load(_file)
 
 
 class LcmTools:
@@ -220,7 +184,6 @@ class LosslessEngine(ContextCompressor):
         foreign = task.previous if not nodes else ""
         chunks = self._chunks(task)
         for at, (messages, ids) in enumerate(chunks):
-            asked = len(chunks) - at <= MOST_ASKED
             leaf = replace(
                 task,
                 messages=messages,
@@ -228,7 +191,7 @@ class LosslessEngine(ContextCompressor):
                 budget=min(LEAF_SUMMARY, task.budget),
                 previous=foreign if not at else "",
                 facts=find_facts(messages, _FACTS),
-                deadline=task.deadline if asked else 0.0,
+                ask=task.ask and len(chunks) - at <= MOST_ASKED,
             )
             nodes.append(self._leaf(graph, leaf))
         nodes = self._condensed(graph, nodes, task)
@@ -286,7 +249,7 @@ class LosslessEngine(ContextCompressor):
             ids=[None] * len(group),
             budget=room,
             facts=facts,
-            deadline=task.deadline,
+            ask=task.ask,
             force=task.force,
         )
         attempt = super().summarised(parts)

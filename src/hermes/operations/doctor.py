@@ -26,9 +26,8 @@ from hermes.llm.transport import shared_client
 from hermes.memory.store import MemoryStore, blocked_in_prompt
 from hermes.operations.status import examine_engine, examine_provider
 from hermes.portability.exchange import disabled_in
-from hermes.session.background import Background
 from hermes.session.external import chosen_providers
-from hermes.session.models import main_model
+from hermes.session.models import Background, main_model
 from hermes.session.parts import open_past
 from hermes.session.receipts import Receipts
 from hermes.session.unsaved import take_up, waiting

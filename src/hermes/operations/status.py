@@ -25,11 +25,11 @@ from hermes.providers.config import configured, missing_fields, read_config
 from hermes.providers.delivery import Outbox, TimedOut, Worker, in_words
 from hermes.providers.discovery import find_provider, in_passing, open_provider
 from hermes.providers.manager import running_for
-from hermes.session import engines
+from hermes.session import compaction as engines
 from hermes.session.approvals import PendingWrites
-from hermes.session.background import Background
 from hermes.session.curator import CurationLog
 from hermes.session.external import chosen_providers
+from hermes.session.models import Background
 from hermes.session.parts import open_parts
 from hermes.session.review import last_review
 from hermes.session.unsaved import waiting

@@ -12,38 +12,59 @@ waits for it unless the window is full. The model is told nothing about a fillin
 from __future__ import annotations
 
 import copy
+import inspect
 import json
+import os
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hermes.base.errors import NotFound, StorageError
+from hermes.base.errors import HermesError, ModelError, NotFound, StorageError
 from hermes.base.events import Compacted
 from hermes.base.tokens import estimate
 from hermes.compaction.compressor import (
     HYGIENE_MESSAGES,
     HYGIENE_THRESHOLD,
     NO_SUMMARY,
+    TRIPS_AFTER,
     Breaker,
+    Compaction,
     ContextCompressor,
     unchanged,
 )
-from hermes.compaction.facts import used_again
+from hermes.compaction.engine import (
+    BUILT_IN,
+    FOLDER,
+    EngineInfo,
+    EngineRegistry,
+    available_engines,
+    choose_engine,
+    load_engine,
+    register_plugins,
+)
+from hermes.compaction.facts import count_kept, used_again
+from hermes.compaction.lcm import register as register_lcm
 from hermes.compaction.messages import (
     SYSTEM_NOTE,
+    Counts,
     Cut,
     calls_of,
     group_start,
+    is_block,
     last_request,
     newest,
+    parse_block,
     parse_ranges,
+    prose,
+    repair_pairs,
     text_of,
 )
 from hermes.conversations.context import Contexts, NewContext, holder_name, refuse_held
-from hermes.session.background import Background
-from hermes.session.context import OUTSIDE, outside_as_dicts, settled_until
-from hermes.session.engines import BREAKER, UnusableResult, built_in, compress_with, summarisers
+from hermes.llm.catalogue import UNKNOWN_CONTEXT
+from hermes.session.context import OUTSIDE, WIRE_KEYS, outside_as_dicts, settled_until
+from hermes.session.models import COMPACTION, Background, answer, helper_model
 from hermes.tools.registry import failure
 
 if TYPE_CHECKING:
@@ -51,14 +72,33 @@ if TYPE_CHECKING:
 
     from hermes.base.errors import ContextTooLong
     from hermes.base.events import Usage
-    from hermes.compaction.compressor import Compaction
-    from hermes.compaction.engine import ContextEngine
+    from hermes.compaction.compressor import Summariser
+    from hermes.compaction.engine import Choice, ContextEngine
+    from hermes.conversations.database import SessionDB
     from hermes.llm.client import Model
     from hermes.prompt.assembly import Prompt
     from hermes.session.context import Context, Host, Request
     from hermes.session.parts import SessionParts
+    from hermes.settings.config import Settings
+    from hermes.settings.home import Home
+    from hermes.storage.records import Session
 
     Messages = Sequence[dict[str, Any]]
+
+Answer = TypeVar("Answer")
+
+BREAKER = "breaker"  # the name under which a session's breaker is kept
+_WINDOW = "window"  # and what fits a model's window, where its provider has said so
+
+
+_LAST_EXCHANGE = 2  # messages that stay, however few may
+_ABORTED = (
+    "and compression.abort_on_summary_failure is set, so the conversation stays as it is. `/compress` tries again;"
+    " set it to false to continue with an extract of the conversation's own words."
+)
+_USED_AGAIN = 24  # names used meanwhile that a prepared block can be told; with more it is about something else
+_PASSES = 3  # attempts to fit after a model said that it was too much
+_STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume when it does not say how much is
 
 
 def written_messages(
@@ -85,191 +125,13 @@ def written_messages(
     return messages
 
 
-Answer = TypeVar("Answer")
-
-_WINDOW = "window"
-
-
-class EngineHost:
-    """Loads the context engine lazily, forwards events to it, and falls back when it fails.
-
-    It also knows how large the model's window is: what the model says of itself, or less when its provider once refused
-    a request and named what fits. That is kept per model, so that the next process need not run into it again.
-    """
-
-    def __init__(self, host: Host, parts: SessionParts, window: int, renew: Callable[[], None]) -> None:
-        """`window` is what the model is believed to have; `renew` is called before a model is asked for a summary."""
-        self._host = host
-        self._parts = parts
-        self._renew = renew
-        self._model: Model | None = None
-        self._engine: ContextEngine | None = None
-        self._stored = Breaker()
-        self._stand_in_breaker = Breaker()  # of the built-in compressor, where it stands in for an engine without one
-        self._believe(host.model, window)
-
-    @property
-    def engine(self) -> ContextEngine:
-        if self._engine is None:
-            choice = self._parts.engine
-            self._engine = choice.engine
-            if choice.problem:
-                self._host.notices.add("settings", choice.problem)
-            stored = self._parts.database.get_meta(f"{BREAKER}:{self._host.id}")
-            self._stored = Breaker.from_dict(json.loads(stored) if stored else None)
-            self._set_breaker(self._stored)
-            if isinstance(self._engine, ContextCompressor):
-                self._engine.use_summarisers(**self.summarisers())
-            self.call(self._engine.update_model, self._host.model, self.window)
-            self.start()
-        return self._engine
-
-    def call(self, hook: Callable[..., Answer], *values: Any, **named: Any) -> Answer | None:
-        """Calls a hook of the engine; what goes wrong inside it becomes a notice and ends nothing."""
-        try:
-            return hook(*values, **named)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
-            self._note(f"the context engine {self.engine.name} failed: {type(error).__name__}: {error}")
-            return None
-
-    def start(self, **boundary: Any) -> None:
-        given: dict[str, Any] = {
-            "hermes_home": self._parts.home.path,
-            "database": self._parts.database,
-            "model": self._host.model,
-            "context_length": self.window,
-            **self.summarisers(),
-            **boundary,
-        }
-        self.call(self.engine.on_session_start, self._host.id, **given)
-
-    def moved(self) -> None:
-        """The conversation is in another database now, which an engine of somebody else may read."""
-        if self._engine is not None and type(self._engine) is not ContextCompressor:
-            self.start()
-
-    def close(self) -> None:
-        """Tells an engine that was used that the session ends, after the providers."""
-        if self._engine is not None:
-            self.call(self._engine.on_session_end, self._host.id, self._host.context.said())
-
-    # --- models and their windows ------------------------------------------------------------------------------------
-
-    def summarisers(self) -> dict[str, Any]:
-        budget = Background(self._parts.database, self._parts.settings)
-        return summarisers(self._parts.settings, self._model, self._renew, budget)
-
-    def use_model(self, model: Model) -> None:
-        """From now on this model answers, and may be asked for a summary when the helper cannot."""
-        if model is self._model:
-            return
-        before = self.window
-        self._model = model
-        self._believe(model.name, model.context_length)
-        if self._engine is not None:
-            if isinstance(self._engine, ContextCompressor):
-                self._engine.use_summarisers(**self.summarisers())
-            if self.window != before:
-                self.call(self._engine.update_model, model.name, self.window)
-
-    def assume(self, window: int) -> None:
-        """The model takes no more than that, as it seems."""
-        self.window = window
-        self.call(self.engine.update_model, self._host.model, window)
-
-    def learn(self, window: int) -> None:
-        """The provider said what fits. It holds as long as the model is believed to have the window it has now."""
-        if window < self._believed:
-            kept = json.dumps({"tokens": window, "instead_of": self._believed})
-            self._parts.database.set_meta(f"{_WINDOW}:{self._name}", kept)
-
-    def _believe(self, name: str, window: int) -> None:
-        kept = json.loads(self._parts.database.get_meta(f"{_WINDOW}:{name}") or "{}")
-        self._name, self._believed = name, window
-        self.window = int(kept["tokens"]) if kept.get("instead_of") == window else window
-
-    # --- the breaker -------------------------------------------------------------------------------------------------
-
-    @property
-    def breaker(self) -> Breaker:
-        return self.engine.breaker if isinstance(self.engine, ContextCompressor) else self._stand_in_breaker
-
-    def counted(self, counts: dict[str, int]) -> None:
-        """What the provider counted for the last request."""
-        self.call(self.engine.update_from_response, counts)
-        if not isinstance(self.engine, ContextCompressor):
-            threshold = self._built_in().threshold_tokens
-            self._stand_in_breaker = self._stand_in_breaker.read(counts["prompt_tokens"], threshold)
-        self.store_breaker()
-
-    def compact_with_built_in(self, messages: list[dict[str, Any]], **given: Any) -> Compaction:
-        """The built-in compressor in the place of the engine: models that failed rest, and what never helps stops."""
-        ours = self._built_in(**self.summarisers())
-        if not given["force"] and self.breaker.blocks(given["current_tokens"], self.window):
-            return unchanged(messages, given["ids"], given["current_tokens"], "it did not help before")
-        done = ours.compact(messages, **given)
-        self._set_breaker(ours.breaker)
-        return done
-
-    def beside(self) -> ContextCompressor | None:
-        """A compressor like the one in use, for another thread: nobody else changes it, and it renews no lease.
-
-        None when nobody could be asked beside a turn: a model that answers one at a time would make the turn wait.
-        """
-        budget = Background(self._parts.database, self._parts.settings)
-        main = None if getattr(self._model, "one_at_a_time", False) else self._model
-        asked = summarisers(self._parts.settings, main, budget=budget)
-        return self._built_in(**asked) if asked else None
-
-    def take_over(self, done: Compaction | None, models: Breaker) -> None:
-        """What a compressor in another thread learnt: which models failed, and whether it could compact."""
-        told = {name: left for name, left in models.as_dict().items() if name.startswith(("helper", "main", "error"))}
-        breaker = replace(self.breaker, **told)
-        if done is not None and done.changed:
-            breaker = breaker.compacted()
-        elif done is not None and done.reason != NO_SUMMARY:
-            breaker = breaker.could_not_compact(done.tokens_before)
-        self._set_breaker(breaker)
-
-    def _built_in(self, **summarisers: Any) -> ContextCompressor:
-        return built_in(self._parts.settings, self.window, breaker=self.breaker, **summarisers)
-
-    def _set_breaker(self, breaker: Breaker) -> None:
-        if isinstance(self._engine, ContextCompressor):
-            self._engine.breaker = breaker
-        else:
-            self._stand_in_breaker = breaker
-
-    def store_breaker(self) -> None:
-        now = self.breaker
-        if now != self._stored:
-            self._parts.database.set_meta(f"{BREAKER}:{self._host.id}", json.dumps(now.as_dict()))
-            self._stored = now
-
-    def breaker_was_stored(self) -> None:
-        self._stored = self.breaker
-
-    def _note(self, text: str) -> None:
-        self._host.notices.add("compaction", text)
-
-
-_LAST_EXCHANGE = 2  # messages that stay, however few may
-_ABORTED = (
-    "and compression.abort_on_summary_failure is set, so the conversation stays as it is. `/compress` tries again;"
-    " set it to false to continue with an extract of the conversation's own words."
-)
-_USED_AGAIN = 24  # names used meanwhile that a prepared block can be told; with more it is about something else
-_PASSES = 3  # attempts to fit after a model said that it was too much
-_STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume when it does not say how much is
-
-
 class Preparation:
     """A compaction of the messages there are now, made in a thread while the conversation goes on.
 
     It writes nothing: `Compactor` commits it when it is needed and still fits. Killed before, nothing has happened.
     """
 
-    def __init__(self, host: Host, ours: ContextCompressor, tokens: int, **wanted: Any) -> None:
+    def __init__(self, host: Host, ours: ContextCompressor, tokens: int, cut: Cut | None) -> None:
         messages = host.context.said()
         settled = settled_until(messages)
         self.ids, self.messages = host.context.ids[:settled], messages[:settled]
@@ -278,7 +140,7 @@ class Preparation:
         self.recalled = ""
         self.ours = ours
         self._boundary = host.boundary
-        self._given = wanted | {"counts": host.context.sizes()[:settled], "current_tokens": tokens}
+        self._given: dict[str, Any] = {"counts": host.context.sizes()[:settled], "current_tokens": tokens, "cut": cut}
         self._thread = threading.Thread(target=self._run, name="hermes-compaction", daemon=True)
         self._thread.start()
 
@@ -317,33 +179,51 @@ class Compactor:
     """Decides when a session is compacted, and does it."""
 
     def __init__(self, host: Host, parts: SessionParts, window: int, real: tuple[int, int] | None = None) -> None:
-        """`real` is what a provider last counted, and for how many messages."""
+        """`window` is believed to be the model's; `real` is what a provider last counted, and for how many messages."""
         self.happened: list[Compacted] = []
         self._host = host
         self._parts = parts
         self._contexts = Contexts(parts.database)
         self._holder = holder_name()
-        self._engine_host = EngineHost(host, parts, window, self._renew)
         self._real = real
         self._ahead: Preparation | None = None
         self._problems: set[str] = set()
+        self._model: Model | None = None
+        self._engine: ContextEngine | None = None
+        self._stored = Breaker()
+        self._stand_in_breaker = Breaker()  # of the built-in compressor, where it stands in for an engine without one
+        self._believe(host.model, window)
 
     # --- what the loop and the session ask ---------------------------------------------------------------------------
 
     @property
     def engine(self) -> ContextEngine:
-        return self._engine_host.engine
+        if self._engine is None:
+            choice = self._parts.engine
+            self._engine = choice.engine
+            if choice.problem:
+                self._host.notices.add("settings", choice.problem)
+            stored = self._parts.database.get_meta(f"{BREAKER}:{self._host.id}")
+            self._stored = Breaker.from_dict(json.loads(stored) if stored else None)
+            self._set_breaker(self._stored)
+            if isinstance(self._engine, ContextCompressor):
+                self._engine.use_summarisers(**self._summarisers())
+            self._call(self._engine.update_model, self._host.model, self.window)
+            self._start()
+        return self._engine
 
     def use_model(self, model: Model) -> None:
-        self._engine_host.use_model(model)
-
-    def close(self) -> None:
-        self._engine_host.close()
-
-    def moved(self) -> None:
-        """The conversation is in another database now."""
-        self._contexts = Contexts(self._parts.database)
-        self._engine_host.moved()
+        """From now on this model answers, and may be asked for a summary when the helper cannot."""
+        if model is self._model:
+            return
+        before = self.window
+        self._model = model
+        self._believe(model.name, model.context_length)
+        if self._engine is not None:
+            if isinstance(self._engine, ContextCompressor):
+                self._engine.use_summarisers(**self._summarisers())
+            if self.window != before:
+                self._call(self._engine.update_model, model.name, self.window)
 
     def counted(self, usage: Usage) -> None:
         """What the provider counted for the request that ended with the newest message."""
@@ -352,7 +232,21 @@ class Compactor:
         self._real = (usage.input_tokens, len(self._host.context.messages))
         prompt, completion = usage.input_tokens, usage.output_tokens
         counts = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
-        self._engine_host.counted(counts | usage.as_dict())
+        self._call(self.engine.update_from_response, counts | usage.as_dict())
+        if not isinstance(self.engine, ContextCompressor):
+            self._stand_in_breaker = self._stand_in_breaker.read(prompt, self._built_in().threshold_tokens)
+        self._store_breaker()
+
+    def moved(self) -> None:
+        """The conversation is in another database now, which an engine of somebody else may read."""
+        self._contexts = Contexts(self._parts.database)
+        if self._engine is not None and type(self._engine) is not ContextCompressor:
+            self._start()
+
+    def close(self) -> None:
+        """Tells an engine that was used that the session ends, after the providers."""
+        if self._engine is not None:
+            self._call(self._engine.on_session_end, self._host.id, self._host.context.said())
 
     @property
     def real_tokens(self) -> int:
@@ -370,7 +264,7 @@ class Compactor:
         before = len(self.happened)
         if too_long is not None:
             self._make_it_fit(too_long)
-        elif self._engine_host.call(self.engine.should_compress, tokens := self.tokens()):
+        elif self._call(self.engine.should_compress, tokens := self.tokens()):
             self._make_room("threshold", tokens)
         elif isinstance(self.engine, ContextCompressor):
             self._prepare_from(self.engine.threshold_tokens, tokens)
@@ -382,7 +276,7 @@ class Compactor:
         if messages < HYGIENE_MESSAGES or not settings.flag("compression.enabled"):
             return
         most = settings.integer("compression.hygiene_hard_message_limit")
-        tokens, window = self.tokens(), self._engine_host.window
+        tokens, window = self.tokens(), self.window
         full = tokens >= window * HYGIENE_THRESHOLD
         if not full and messages < most:
             self._prepare_from(window * HYGIENE_THRESHOLD, tokens)
@@ -393,7 +287,7 @@ class Compactor:
             first = engine.protect_first_n
             last = max(most // 2 - first - 1, _LAST_EXCHANGE)
             cut = None if full else newest(self._host.context.said(), first, last)
-            self._make_room("hygiene", tokens, in_place=True, cut=cut, fewer=not full)
+            self._make_room("hygiene", tokens, in_place=True, cut=cut)
 
     # --- one that is prepared ----------------------------------------------------------------------------------------
 
@@ -407,36 +301,34 @@ class Compactor:
         if self._ahead is not None and self.engine.should_compress(self.tokens()):
             self._commit_ahead("threshold", in_place=None, full=False)
 
-    def _make_room(self, why: str, tokens: int, *, in_place: bool | None = None, **wanted: Any) -> None:
+    def _make_room(self, why: str, tokens: int, *, in_place: bool | None = None, cut: Cut | None = None) -> None:
         """Commits what was prepared, or prepares it: a turn waits only when the window is full, or nobody is asked."""
-        full = tokens >= self._engine_host.window * HYGIENE_THRESHOLD
+        full = tokens >= self.window * HYGIENE_THRESHOLD
         if full:
             self.wait()
         if self._commit_ahead(why, in_place=in_place, full=full):
             return
-        if full or not self._prepare(tokens, **wanted):
-            self._try(why, in_place=in_place, **wanted)
+        if full or not self._prepare(tokens, cut):
+            self._try(why, in_place=in_place, cut=cut)
 
     def _prepare_from(self, limit: float, tokens: int) -> None:
-        if tokens >= limit * self._parts.settings.number("compression.prepare_at"):
-            host = self._engine_host
-            if not host.breaker.blocks(tokens, host.window):
-                self._prepare(tokens)
+        near = tokens >= limit * self._parts.settings.number("compression.prepare_at")
+        if near and not self.breaker.blocks(tokens, self.window):
+            self._prepare(tokens)
 
-    def _prepare(self, tokens: int, *, cut: Cut | None = None, fewer: bool = False) -> bool:
+    def _prepare(self, tokens: int, cut: Cut | None = None) -> bool:
         """Whether a compaction is ready or being prepared now; False when there is no model to wait for."""
         if self._ahead is not None:
-            if self._ahead.running or self._ahead.stands_for(self._host.context, self._engine_host.window):
+            if self._ahead.running or self._ahead.stands_for(self._host.context, self.window):
                 return True
             self._ahead = None
         if not self._parts.settings.number("compression.prepare_at") or type(self.engine) is not ContextCompressor:
             return False
-        wanted: dict[str, Any] = {"force": False, "cut": cut, "fewer": fewer}
-        if not self.engine.enabled or not self._will_be_asked(**wanted):
+        if not self.engine.enabled or not self._will_be_asked(force=False, cut=cut):
             return False
-        if (ours := self._engine_host.beside()) is None:
+        if (ours := self._beside()) is None:
             return False
-        self._ahead = Preparation(self._host, ours, tokens, **wanted)
+        self._ahead = Preparation(self._host, ours, tokens, cut)
         return True
 
     def _commit_ahead(self, why: str, *, in_place: bool | None, full: bool) -> bool:
@@ -447,13 +339,13 @@ class Compactor:
         self._ahead = None
         if ahead.error:
             self._note_once(f"a compaction could not be prepared: {ahead.error}")
-        fits = ahead.done is not None and ahead.stands_for(self._host.context, self._engine_host.window)
+        fits = ahead.done is not None and ahead.stands_for(self._host.context, self.window)
         done, used = ahead.result(self._host.context) if fits else (None, 0)
         if used > _USED_AGAIN and not full:
             done = None  # the work went elsewhere meanwhile: a summary that knows it is better
-        self._engine_host.take_over(done, ahead.ours.breaker)
+        self._take_over(done, ahead.ours.breaker)
         if done is None or not done.changed:
-            self._engine_host.store_breaker()
+            self._store_breaker()
             if done is not None and done.reason == NO_SUMMARY:
                 self._note_once(f"{done.notice[:-1]} {_ABORTED}")
             return done is not None and not full
@@ -475,42 +367,37 @@ class Compactor:
         force: bool = False,
         in_place: bool | None = None,
         cut: Cut | None = None,
-        fewer: bool = False,
     ) -> Compacted | None:
-        """Compacts, or says in a notice why not; StorageError when another process is compacting it.
-
-        With `fewer` it is the number of messages that has to become smaller, not their size.
-        """
+        """Compacts, or says in a notice why not; StorageError when another process is compacting it."""
         host = self._host
         with self._leased():
             if self._went_on_elsewhere():
                 return None
-            wanted: dict[str, Any] = {"force": force, "cut": cut, "fewer": fewer}
-            told = self._will_be_asked(**wanted)
+            told = self._will_be_asked(force=force, cut=cut)
             recalled = host.boundary.on_pre_compress(host.context.said()) if told else ""
-            done = self._compress(focus=focus, memory_context=recalled, **wanted)
+            done = self._compress(focus=focus, force=force, memory_context=recalled, cut=cut)
             if done.changed:
                 if not told:
                     host.boundary.on_pre_compress(host.context.said())
                 return self._commit(done, why, in_place=in_place, recalled=bool(recalled))
-            self._engine_host.store_breaker()
+            self._store_breaker()
             if done.reason == NO_SUMMARY:
                 (self._note if force else self._note_once)(f"{done.notice[:-1]} {_ABORTED}")
             elif force:
                 self._note(done.notice)
             return None
 
-    def _will_be_asked(self, *, force: bool, cut: Cut | None, fewer: bool) -> bool:
+    def _will_be_asked(self, *, force: bool, cut: Cut | None) -> bool:
         """Whether somebody will summarise with what providers say; without a model they are told when it is certain."""
         engine, context = self.engine, self._host.context
         messages = context.said()
         settled = settled_until(messages)
         if isinstance(engine, ContextCompressor):
             sizes = context.sizes()[:settled]
-            return engine.would_ask(messages[:settled], sizes, force=force, cut=cut, fewer=fewer)
-        return self._engine_host.call(engine.has_content_to_compress, copy.deepcopy(messages[:settled])) is not False
+            return engine.would_ask(messages[:settled], sizes, force=force, cut=cut)
+        return self._call(engine.has_content_to_compress, copy.deepcopy(messages[:settled])) is not False
 
-    def _compress(self, *, focus: str, force: bool, memory_context: str, cut: Cut | None, fewer: bool) -> Compaction:
+    def _compress(self, *, focus: str, force: bool, memory_context: str, cut: Cut | None) -> Compaction:
         engine, context, tokens = self.engine, self._host.context, self.tokens()
         messages, ids, sizes = context.said(), context.ids, context.sizes()
         # Calls that run right now have no results yet: they wait outside, or they would get made-up ones.
@@ -526,10 +413,10 @@ class Compactor:
                 return done.followed_by(*running)
             except UnusableResult as error:
                 refused, ours = str(error), None
-        compact = self._engine_host.compact_with_built_in if ours is None else ours.compact
+        compact = self._compact_with_built_in if ours is None else ours.compact
         done = compact(
             messages, ids=ids, counts=sizes, current_tokens=tokens, focus=focus, force=force,
-            memory_context=memory_context, cut=cut, fewer=fewer,
+            memory_context=memory_context, cut=cut,
         )  # fmt: skip
         if refused:
             did = "did" if done.changed else "found nothing to take out"
@@ -541,7 +428,7 @@ class Compactor:
     def _commit(self, done: Compaction, why: str, *, in_place: bool | None, recalled: bool) -> Compacted:
         host, old = self._host, self._host.id
         host.boundary.on_session_end(host.context.said())
-        self._engine_host.call(self.engine.on_session_end, old, host.context.said())
+        self._call(self.engine.on_session_end, old, host.context.said())
         outside = next((source.origin for source in host.sources()), "recall" if recalled else "")
         prompt = host.rebuilt_prompt().followed_by("compaction_note", SYSTEM_NOTE)
         seen = host.announced()
@@ -552,7 +439,7 @@ class Compactor:
             archive=done.replaced,
             last_id=host.last_id,
             system_prompt=changed.text if changed else None,
-            meta={BREAKER: json.dumps(self._engine_host.breaker.as_dict())},
+            meta={BREAKER: json.dumps(self.breaker.as_dict())},
         )
         if self._parts.settings.flag("compression.in_place") if in_place is None else in_place:
             session_id, ids = old, self._contexts.replace(old, new)
@@ -562,10 +449,10 @@ class Compactor:
         numbers = [-1 - at if number is None else number for at, number in enumerate(done.ids)]
         kept = host.context.replaced(numbers, {number: new.messages[-1 - number] for number in numbers if number < 0})
         kept.renumbered(ids)
-        self._engine_host.breaker_was_stored()
+        self._stored = self.breaker
         self._real = None
         host.go_on(session_id, kept, max(ids), system_prompt=prompt.text, seen=seen)
-        self._engine_host.start(boundary_reason="compression", old_session_id=old)
+        self._start(boundary_reason="compression", old_session_id=old)
         host.boundary.on_session_switch(session_id, parent_session_id=old, reset=False, reason="compression")
         return self._tell(done, why, old)
 
@@ -585,6 +472,97 @@ class Compactor:
         self._note(done.notice)
         return event
 
+    # --- the engine, its models and their windows ---------------------------------------------------------------------
+
+    def _call(self, hook: Callable[..., Answer], *values: Any, **named: Any) -> Answer | None:
+        """Calls a hook of the engine; what goes wrong inside it becomes a notice and ends nothing."""
+        try:
+            return hook(*values, **named)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
+            self._note(f"the context engine {self.engine.name} failed: {type(error).__name__}: {error}")
+            return None
+
+    def _start(self, **boundary: Any) -> None:
+        given: dict[str, Any] = {
+            "hermes_home": self._parts.home.path,
+            "database": self._parts.database,
+            "model": self._host.model,
+            "context_length": self.window,
+            **self._summarisers(),
+            **boundary,
+        }
+        self._call(self.engine.on_session_start, self._host.id, **given)
+
+    def _summarisers(self) -> dict[str, Any]:
+        budget = Background(self._parts.database, self._parts.settings)
+        return summarisers(self._parts.settings, self._model, self._renew, budget)
+
+    def _beside(self) -> ContextCompressor | None:
+        """A compressor like the one in use, for another thread: nobody else changes it, and it renews no lease.
+
+        None when nobody could be asked beside a turn: a model that answers one at a time would make the turn wait.
+        """
+        budget = Background(self._parts.database, self._parts.settings)
+        main = None if getattr(self._model, "one_at_a_time", False) else self._model
+        asked = summarisers(self._parts.settings, main, budget=budget)
+        return self._built_in(**asked) if asked else None
+
+    def _assume(self, window: int) -> None:
+        """The model takes no more than that, as it seems."""
+        self.window = window
+        self._call(self.engine.update_model, self._host.model, window)
+
+    def _learn(self, window: int) -> None:
+        """The provider said what fits. It holds as long as the model is believed to have the window it has now."""
+        if window < self._believed:
+            kept = json.dumps({"tokens": window, "instead_of": self._believed})
+            self._parts.database.set_meta(f"{_WINDOW}:{self._name}", kept)
+
+    def _believe(self, name: str, window: int) -> None:
+        kept = json.loads(self._parts.database.get_meta(f"{_WINDOW}:{name}") or "{}")
+        self._name, self._believed = name, window
+        self.window = int(kept["tokens"]) if kept.get("instead_of") == window else window
+
+    # --- the breaker -------------------------------------------------------------------------------------------------
+
+    @property
+    def breaker(self) -> Breaker:
+        return self.engine.breaker if isinstance(self.engine, ContextCompressor) else self._stand_in_breaker
+
+    def _set_breaker(self, breaker: Breaker) -> None:
+        if isinstance(self._engine, ContextCompressor):
+            self._engine.breaker = breaker
+        else:
+            self._stand_in_breaker = breaker
+
+    def _store_breaker(self) -> None:
+        now = self.breaker
+        if now != self._stored:
+            self._parts.database.set_meta(f"{BREAKER}:{self._host.id}", json.dumps(now.as_dict()))
+            self._stored = now
+
+    def _take_over(self, done: Compaction | None, models: Breaker) -> None:
+        """What a compressor in another thread learnt: which models failed, and whether it could compact."""
+        told = {name: left for name, left in models.as_dict().items() if name.startswith(("helper", "main", "error"))}
+        breaker = replace(self.breaker, **told)
+        if done is not None and done.changed:
+            breaker = breaker.compacted()
+        elif done is not None and done.reason != NO_SUMMARY:
+            breaker = breaker.could_not_compact(done.tokens_before)
+        self._set_breaker(breaker)
+
+    def _compact_with_built_in(self, messages: list[dict[str, Any]], **given: Any) -> Compaction:
+        """The built-in compressor in the place of the engine: models that failed rest, and what never helps stops."""
+        ours = self._built_in(**self._summarisers())
+        if not given["force"] and self.breaker.blocks(given["current_tokens"], self.window):
+            return unchanged(messages, given["ids"], given["current_tokens"], "it did not help before")
+        done = ours.compact(messages, **given)
+        self._set_breaker(ours.breaker)
+        return done
+
+    def _built_in(self, **summarisers: Any) -> ContextCompressor:
+        return built_in(self._parts.settings, self.window, breaker=self.breaker, **summarisers)
+
     # --- parts -------------------------------------------------------------------------------------------------------
 
     def _try(self, why: str, **more: Any) -> None:
@@ -597,10 +575,10 @@ class Compactor:
         sent = self.tokens()
         limit = too_long.limit or next((step for step in _STEPS if step < sent), _STEPS[-1])
         if too_long.limit:
-            self._engine_host.learn(too_long.limit)
+            self._learn(too_long.limit)
         for _ in range(_PASSES):
             self._real = None
-            self._engine_host.assume(limit)
+            self._assume(limit)
             self._try("too long", force=True)
             if self.tokens() < limit:
                 return
@@ -688,3 +666,222 @@ def _place(messages: Messages, places: range, words: str) -> int:
         if wanted in " ".join(" ".join((text_of(messages[at]), *calls)).casefold().split()):
             return at
     raise NotFound(f"no message before the current turn holds {words[:60]!r}; quote a few words exactly")
+
+
+# Which context engine a session uses, who summarises for it, and whether what it made of a history can be used.
+
+
+def engine_state(settings: Settings, database: SessionDB | None, recent: Sequence[Session]) -> dict[str, Any]:
+    """Which engine is chosen, and for each recent session in which it is held back, why."""
+    held: list[dict[str, str]] = []
+    compacted = 0
+    for session in recent:
+        if database is None or (stored := database.get_meta(f"{BREAKER}:{session.id}")) is None:
+            continue
+        compacted += Contexts(database).was_compacted(session.id)  # a breaker is also kept when nothing was taken out
+        if why := _held_back(Breaker.from_dict(json.loads(stored)), time.time()):
+            held.append({"session_id": session.id, "why": why})
+    return {
+        "name": settings.text("context.engine") or "compressor",
+        "enabled": settings.flag("compression.enabled"),
+        "threshold": settings.number("compression.threshold"),
+        "recent_sessions_compacted": compacted,
+        "breaker": "open" if held else "closed",
+        "held_back": held,
+    }
+
+
+def _held_back(breaker: Breaker, now: float) -> str:
+    if breaker.ineffective >= TRIPS_AFTER:
+        return f"{breaker.ineffective} compactions in a row did not help; `/compress` still tries"
+    for who in ("helper", "main"):
+        if not breaker.may_ask(who, now):
+            seconds = round(getattr(breaker, f"{who}_until") - now)
+            return f"the {who} model is not asked for {seconds} s after it failed: {breaker.error}"
+    return ""
+
+
+ENGINES = {
+    BUILT_IN: "Summarises the middle of a conversation, and keeps word for word what a summary may not lose",
+    "lcm": "A graph of summaries that leads to every message; tools to go down it",
+}
+
+
+def built_in(settings: Settings, window: int = UNKNOWN_CONTEXT, **more: Any) -> ContextCompressor:
+    return ContextCompressor(
+        window,
+        protect_last_n=settings.integer("compression.protect_last_n"),
+        abort_on_summary_failure=settings.flag("compression.abort_on_summary_failure"),
+        **_shared(settings),
+        **more,
+    )
+
+
+def _shared(settings: Settings) -> dict[str, Any]:
+    """When and how much is compacted, for every engine of ours."""
+    return {
+        "enabled": settings.flag("compression.enabled"),
+        "threshold": settings.number("compression.threshold"),
+        "target_ratio": settings.number("compression.target_ratio"),
+        "protect_first_n": settings.integer("compression.protect_first_n"),
+    }
+
+
+def known_engines(home: Home) -> list[EngineInfo]:
+    """What `context.engine` may name, the bundled ones first; those of general plug-ins show when they are loaded."""
+    bundled = [EngineInfo(name=name, folder="", description=text) for name, text in ENGINES.items()]
+    return [*bundled, *available_engines(engine_folders(home))]
+
+
+def engine_folders(home: Home) -> list[str]:
+    return [os.path.join(place, FOLDER) for place in _homes(home)]
+
+
+def chosen_engine(home: Home, settings: Settings) -> Choice:
+    """The engine of the settings; `problem` says why it is another one."""
+    name = settings.text("context.engine")
+    return choose_engine(name, lambda: built_in(settings), engine_folders(home), _registered(home, name, settings))
+
+
+def named_engine(home: Home, settings: Settings, name: str) -> ContextEngine:
+    """The engine of that name, chosen or not; NotFound or SettingsError with the reason when there is none."""
+    if name == BUILT_IN:
+        return built_in(settings)
+    return load_engine(name, engine_folders(home), _registered(home, name, settings))
+
+
+def _homes(home: Home) -> list[str]:
+    """Where plug-ins are: those of a profile before everybody's, those of a person are the operator's."""
+    return list(dict.fromkeys([home.operator, *([] if home.above else [home.root])]))
+
+
+def _registered(home: Home, name: str, settings: Settings) -> EngineRegistry:
+    registry = EngineRegistry()
+    if name not in ("", BUILT_IN):
+        register_plugins(registry, [os.path.join(place, "plugins") for place in _homes(home)])
+        register_lcm(registry, **_shared(settings))
+    return registry
+
+
+def summarisers(
+    settings: Settings, main: Model | None, renew: Callable[[], None] = lambda: None, budget: Background | None = None
+) -> dict[str, Any]:
+    """Who may be asked for a summary: the helper of `auxiliary.compression`, then the model of the conversation.
+
+    What they take is counted in the budget and never limited by it: a conversation could not go on.
+    """
+    given: dict[str, Any] = {}
+    seconds = settings.number("auxiliary.compression.timeout")
+    try:
+        own = helper_model(settings, "compression", own_only=True)
+    except HermesError:  # it cannot be reached now; the main model or an extract is used instead
+        own = None
+    if own is not None:
+        given |= {"summarise": _asking(own, seconds, renew, budget), "summary_context_length": own.context_length}
+    if main is not None and settings.flag("auxiliary.compression.enabled"):
+        given["main_summarise"] = _asking(main, seconds, renew, budget)
+    return given
+
+
+def _asking(model: Model, seconds: float, renew: Callable[[], None], budget: Background | None) -> Summariser:
+    def ask(prompt: str, max_tokens: int) -> str:
+        del max_tokens  # the prompt says how long it may be; what is longer is cut off and would be rejected
+        renew()
+        try:
+            return answer(model, prose("system"), prompt, seconds, task=COMPACTION, budget=budget, limited=False)
+        except ModelError as error:
+            if error.passing:
+                raise ConnectionError(str(error)) from error
+            raise
+
+    return ask
+
+
+# What an engine of others made of a history, checked before it takes its place.
+
+_ROLES = ("user", "assistant", "tool", "system", "developer")
+
+
+class UnusableResult(Exception):
+    """What an engine of others made of a history cannot take its place; the message says why."""
+
+
+def compress_with(
+    engine: ContextEngine,
+    messages: Sequence[dict[str, Any]],
+    ids: Sequence[int],
+    *,
+    tokens: int,
+    focus: str = "",
+    **more: Any,
+) -> Compaction:
+    """What the engine made of the history; UnusableResult when it failed or what it returned cannot stand for it.
+
+    `tokens` is the whole request, as `should_compress` was told; the figures of the result are of messages only.
+    `more` is what newer engines take beside what the documents name: each gets what its signature has.
+    """
+    # Copies to the bottom: an engine that shortens arguments where they stand must not change what we compare with.
+    numbered = [{**message, "_id": number} for message, number in zip(copy.deepcopy(list(messages)), ids, strict=True)]
+    try:
+        taken = inspect.signature(engine.compress).parameters
+        more = {name: given for name, given in more.items() if name in taken}
+        made: Any = engine.compress(numbered, current_tokens=tokens, focus_topic=focus or None, **more)
+    except (Exception, SystemExit) as error:  # an engine is other people's code and may raise anything
+        raise UnusableResult(f"it raised {type(error).__name__}: {error}") from error
+    if not isinstance(made, list) or not all(isinstance(each, dict) and each.get("role") in _ROLES for each in made):
+        raise UnusableResult("it did not return a list of messages with a role")
+    if why := _cannot_be_stored(made):
+        raise UnusableResult(f"what it returned cannot be stored: {why}")
+    placed = _placed(made, dict(zip(ids, messages, strict=True)))
+    repaired, origin = repair_pairs([message for message, _ in placed])
+    kept = [None if at is None else placed[at][1] for at in origin]
+    still, before = set(kept), Counts(messages).total(0, len(messages))
+    replaced = [number for number in ids if number not in still]
+    if not replaced:  # also when it added something: that would only make the context longer
+        return unchanged(messages, list(ids), before, "the engine found nothing to take out")
+    last = last_request(messages)
+    if last is not None and ids[last] not in still:
+        raise UnusableResult("it dropped the person's last request")
+    if all(placed[at][1] is not None for at in origin if at is not None):  # a result we made up stands for nothing
+        raise UnusableResult("it put nothing in the place of what it took out")
+    after = Counts(repaired).total(0, len(repaired))
+    if after >= before:
+        raise UnusableResult(f"about {before:,} tokens of messages would become {after:,}")
+    return Compaction(
+        messages=repaired,
+        ids=kept,
+        replaced=replaced,
+        how=engine.name,
+        kept_exactly=sum(count_kept(parse_block(message).kept) for message in repaired if is_block(message)),
+        tokens_before=before,
+        tokens_after=after,
+    )
+
+
+def _placed(made: list[dict[str, Any]], known: Mapping[int, dict[str, Any]]) -> list[tuple[dict[str, Any], int | None]]:
+    """Each message with its id where it is one of ours; of what is new, only what a model can be sent."""
+    placed: list[tuple[dict[str, Any], int | None]] = []
+    seen: set[int] = set()
+    for message in made:
+        bare = {key: part for key, part in message.items() if not key.startswith("_")}
+        number = message.get("_id")
+        if isinstance(number, int) and known.get(number) == bare:
+            if number in seen:
+                raise UnusableResult("it returned a message twice")
+            seen.add(number)
+            placed.append((known[number], number))
+        elif text_of(bare).strip() or bare.get("tool_calls"):
+            placed.append(({key: part for key, part in bare.items() if key in WIRE_KEYS}, None))
+    return placed
+
+
+def _cannot_be_stored(made: list[dict[str, Any]]) -> str:
+    """Why JSON cannot hold these messages, or nobody could read them; empty when all is well."""
+    try:
+        json.dumps(made)
+    except (TypeError, ValueError, RecursionError) as error:
+        return str(error)
+    if not all(isinstance(key, str) for message in made for key in message):
+        return "the name of a field is not text"
+    odd = [message["content"] for message in made if not isinstance(message.get("content"), str | list | None)]
+    return f"content is {type(odd[0]).__name__}" if odd else ""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from hermes.memory.curation import Contradiction, Operation
     from hermes.memory.store import MemoryStore
-    from hermes.session.background import Background
+    from hermes.session.models import Background
     from hermes.settings.config import Settings
     from hermes.storage.ports import Documents
 

@@ -477,7 +477,7 @@ class SessionParts:
     @cached_property
     def engine(self) -> Choice:
         """The context engine of the settings, made when it is first needed."""
-        from hermes.session.engines import chosen_engine
+        from hermes.session.compaction import chosen_engine
 
         return chosen_engine(self.home, self.settings)
 
@@ -851,8 +851,7 @@ def search_helpers(settings: Settings, database: Database) -> Helpers | None:
 
 def _asking(settings: Settings, task: str, database: Database) -> Callable[[str, str], str]:
     def asked(system: str, text: str) -> str:
-        from hermes.session.background import Background
-        from hermes.session.models import helper
+        from hermes.session.models import Background, helper
 
         with database() as opened:
             budget = Background(opened, settings) if opened is not None else None

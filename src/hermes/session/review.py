@@ -25,7 +25,6 @@ from hermes.conversations.context import Contexts
 from hermes.conversations.database import Opened
 from hermes.conversations.maintenance import Maintenance
 from hermes.safety.trust import TurnContext
-from hermes.session.background import CACHED, CURATION, REVIEW, Background
 from hermes.session.context import (
     MEMORY,
     SKILLS,
@@ -37,6 +36,7 @@ from hermes.session.context import (
     wire_message,
 )
 from hermes.session.lifecycle import transcript
+from hermes.session.models import CACHED, CURATION, REVIEW, Background
 from hermes.tools.loop import run_turn
 from hermes.tools.registry import CUT_OFF, TOOLSETS, Toolbox, failure, to_json
 

@@ -882,8 +882,7 @@ class MemorySession:
 
     def _note_helper(self) -> Callable[[str, str], str] | None:
         """The helper that writes notes; an end is not delayed for longer than a review may delay it."""
-        from hermes.session.background import Background
-        from hermes.session.models import helper
+        from hermes.session.models import Background, helper
 
         seconds, budget = self.settings.number("review.close_seconds"), Background(self.database, self.settings)
         try:

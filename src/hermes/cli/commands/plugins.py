@@ -19,7 +19,7 @@ from hermes.operations import status
 from hermes.providers import config as provider_config
 from hermes.providers.discovery import FOLDER, available_providers, find_provider, load_commands, load_provider
 from hermes.providers.manager import running_for
-from hermes.session.engines import ENGINES, engine_folders, known_engines
+from hermes.session.compaction import ENGINES, engine_folders, known_engines
 from hermes.session.external import build_manager, chosen_providers
 from hermes.settings.config import FILE
 from hermes.settings.environment import FILE as SECRETS

@@ -12,8 +12,8 @@ from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.memory.entries import preview
-from hermes.session.background import Background
 from hermes.session.curator import Curator, helper_for
+from hermes.session.models import Background
 from hermes.session.parts import open_parts, open_past
 from hermes.skills import lifecycle
 from hermes.skills.files import skills_folder

@@ -17,7 +17,7 @@ from hermes.operations.doctor import Options, examine
 from hermes.operations.status import collect_status
 from hermes.server.web.conversations import name_of
 from hermes.server.web.site import Notice, Page, Redirect, Section, View, address, paged
-from hermes.session.background import Background
+from hermes.session.models import Background
 from hermes.settings.config import load_settings
 from hermes.settings.home import DATABASE
 from hermes.settings.people import APPROVE, OWNER
