@@ -17,6 +17,7 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from hermes.base.errors import HermesError
@@ -50,93 +51,77 @@ if TYPE_CHECKING:
     from hermes.tools.mcp import McpServers
     from hermes.tools.registry import Tool
 
-    RunTask = Callable[["AgentParts", MemorySession, Task], Outcome]
-
 # What a delegated task never gets: its result is what counts, and memory is the parent's business.
 _NOT_FOR_CHILDREN = frozenset({"memory", "delegation"})
 _REMEMBERED = 1_000  # messages in which the list of steps is looked for
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class AgentParts:
-    """What an agent is made of: settings, model, toolsets, whom to ask. `AgentParts.of` chooses it.
+    """What an agent is made of: what a program asked for, and the settings, model and toolsets that follow from it.
 
     `named` is the model as it was asked for. A model over HTTP keeps the bytes of one conversation, so the agent of a
-    delegated task opens its own. `run_task` runs such a task; it is None where none may be delegated.
+    delegated task opens its own. Without `delegates` no task may be delegated.
     """
 
     home: Home
     source: str
-    owner: str
-    cwd: str | None
-    ask: Callable[[str], bool] | None
-    settings: Settings
-    named: str | Model
-    model: Model
-    toolsets: frozenset[str]
-    trusted_folders: Sequence[str] | None
-    run_task: RunTask | None
+    owner: str = "local"
+    cwd: str | None = None
+    named: str | Model = ""
+    ask: Callable[[str], bool] | None = None
+    wanted: Collection[str] | None = None  # toolsets; None for those of the settings
+    trusted_folders: Sequence[str] | None = None
+    delegates: bool = True
     depth: int = 0
     stop: threading.Event = field(default_factory=threading.Event)
 
-    @classmethod
-    def of(
-        cls,
-        home: Home,
-        source: str,
-        *,
-        owner: str = "local",
-        cwd: str | None = None,
-        model: str | Model = "",
-        ask: Callable[[str], bool] | None = None,
-        toolsets: Collection[str] | None = None,
-        trusted_folders: Sequence[str] | None = None,
-        run_task: RunTask | None = None,
-        depth: int = 0,
-    ) -> AgentParts:
-        settings = load_settings(home)
-        return cls(
-            home=home,
-            source=source,
-            owner=owner,
-            cwd=cwd,
-            ask=ask,
-            settings=settings,
-            named=model,
-            model=main_model(settings, model, person=_person(home, owner))
-            if isinstance(model, str)
-            else _checked(model),
-            toolsets=toolsets_of(settings, source) if toolsets is None else check_toolsets(toolsets),
-            trusted_folders=trusted_folders,
-            run_task=run_task if depth < settings.integer("delegation.max_spawn_depth") else None,
-            depth=depth,
-        )
+    @cached_property
+    def settings(self) -> Settings:
+        return load_settings(self.home)
 
-    def tools(self, session: Callable[[], MemorySession]) -> AgentTools:
-        """The tools of one conversation; `session` gives it out once it is open, which is before any tool is made."""
-        kit = BuiltinTools(
+    @cached_property
+    def model(self) -> Model:
+        if isinstance(self.named, str):
+            return main_model(self.settings, self.named, person=self.person)
+        if missing := [name for name in ("name", "context_length", "stream") if not hasattr(self.named, name)]:
+            raise TypeError(
+                "a model is a name, or an object with name, context_length and stream; "
+                f"{self.named!r} has no {missing[0]}"
+            )
+        return self.named
+
+    @cached_property
+    def toolsets(self) -> frozenset[str]:
+        return toolsets_of(self.settings, self.source) if self.wanted is None else check_toolsets(self.wanted)
+
+    @property
+    def person(self) -> str:
+        """Whose conversations the model answers."""
+        return f"{self.home.path} {self.owner}"
+
+    def kit(self, session: Callable[[], MemorySession]) -> BuiltinTools:
+        """Our own tools; `session` gives the conversation out once it is open, which is before any tool is made."""
+        may_delegate = self.delegates and self.depth < self.settings.integer("delegation.max_spawn_depth")
+        return BuiltinTools(
             settings=self.settings,
             folder=self.cwd or os.getcwd(),
             home=self.home.above or self.home.root,
             ask=self.ask,
             cancelled=self.stop.is_set,
             history=lambda: _newest_messages(session()),
-            delegate=None if (run := self.run_task) is None else lambda task: run(self, session(), task),
+            delegate=(lambda task: _run_task(self, session(), task)) if may_delegate else None,
             stop=self.stop.set,
             trusted=TrustedFolders(self.home, self.trusted_folders),
         )
-        makers = {name: make for name, make in kit.makers().items() if is_enabled(name, self.toolsets)}
-        servers: McpServers | None = None
-        if "mcp" in self.toolsets and self.settings.get("mcp_servers"):
-            from hermes.tools.mcp import McpServers
 
-            servers = McpServers.of(self.settings, self.home, self.stop.is_set)
-            makers |= servers.makers()
-        return AgentTools(
-            makers=makers,
-            servers=servers,
-            open_steps=kit.open_steps if is_enabled("todo", self.toolsets) else lambda: "",
-        )
+    def servers(self) -> McpServers | None:
+        """The MCP servers of the settings, where their tools are on."""
+        if "mcp" not in self.toolsets or not self.settings.get("mcp_servers"):
+            return None
+        from hermes.tools.mcp import McpServers
+
+        return McpServers.of(self.settings, self.home, self.stop.is_set)
 
     def child(self, task: Task) -> AgentParts:
         """The parts of the agent that runs a delegated task."""
@@ -145,42 +130,21 @@ class AgentParts:
         kept = self.toolsets - (_NOT_FOR_CHILDREN - {"delegation"} if orchestrates else _NOT_FOR_CHILDREN)
         if not settings.flag("delegation.inherit_mcp_toolsets"):
             kept -= {"mcp"}
-        return AgentParts.of(
-            self.home,
-            "subagent",
-            owner=self.owner,
-            cwd=self.cwd,
-            model=self.named,
+        return replace(
+            self,
+            source="subagent",
             ask=(lambda _question: True) if settings.flag("delegation.subagent_auto_approve") else None,
-            toolsets=kept,
-            trusted_folders=self.trusted_folders,
-            run_task=self.run_task if orchestrates else None,
+            wanted=kept,
+            delegates=self.delegates and orchestrates,
             depth=self.depth + 1,
+            stop=threading.Event(),
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentTools:
-    """The tools of one agent by name, the MCP servers behind some of them, and what is open on its list of steps."""
-
-    makers: Mapping[str, Callable[[], Tool]]
-    servers: McpServers | None
-    open_steps: Callable[[], str]
 
 
 def _newest_messages(session: MemorySession) -> list[dict[str, Any]]:
     """Oldest first, those that were compacted out of the context included."""
     found = session.database.messages(session.id, limit=_REMEMBERED, newest=True)
     return [each.message for each in sorted(found, key=lambda each: each.id)]
-
-
-def _checked(model: Model) -> Model:
-    """A model that a program hands in is one, or an error says what is one."""
-    if missing := [name for name in ("name", "context_length", "stream") if not hasattr(model, name)]:
-        raise TypeError(
-            f"a model is a name, or an object with name, context_length and stream; {model!r} has no {missing[0]}"
-        )
-    return model
 
 
 _STOPPED = "[Stopped before there was an answer.]"
@@ -276,16 +240,15 @@ class Agent:
         files. `options` hold everything else; each field of `SessionOptions` is also taken as a keyword.
         """
         chosen = (options or SessionOptions()).changed(more)
-        parts = AgentParts.of(
-            find_home(home),
-            source,
+        parts = AgentParts(
+            home=find_home(home),
+            source=source,
             owner=chosen.owner,
             cwd=cwd,
-            model=model,
+            named=model,
             ask=chosen.ask,
-            toolsets=chosen.toolsets,
+            wanted=chosen.toolsets,
             trusted_folders=chosen.trusted_folders,
-            run_task=_run_task,
         )
         return cls.opened_from(
             parts,
@@ -300,34 +263,36 @@ class Agent:
     @classmethod
     def opened_from(cls, parts: AgentParts, options: SessionOptions, *, limit: int | None = None, **given: Any) -> Self:
         """An agent from prepared parts; `given` are further arguments of `MemorySession.open`."""
-        tools = parts.tools(lambda: session)
-        makers = {**(options.makers or {}), **tools.makers}
+        model, kit = parts.model, parts.kit(lambda: session)
+        ours = {name: make for name, make in kit.makers().items() if is_enabled(name, parts.toolsets)}
+        servers = parts.servers()
+        makers = {**(options.makers or {}), **ours, **(servers.makers() if servers is not None else {})}
         try:
             session = MemorySession.open(
                 parts.home,
                 parts.source,
-                model=parts.model.name,
+                model=model.name,
                 cwd=parts.cwd,
                 options=replace(options, owner=parts.owner, toolsets=parts.toolsets, makers=makers),
                 **given,
             )
         except BaseException:
-            if tools.servers is not None:
-                tools.servers.close()
+            if servers is not None:
+                servers.close()
             raise
-        for problem in tools.servers.problems if tools.servers is not None else ():
+        for problem in servers.problems if servers is not None else ():
             session.notices.add("tools", problem)
         agent = cls(
             session,
-            parts.model,
+            model,
             settings=parts.settings,
             limit=limit or parts.settings.integer("agent.max_turns"),
             stop=parts.stop,
-            servers=tools.servers,
-            open_steps=tools.open_steps,
-            person=_person(parts.home, parts.owner),
+            servers=servers,
+            open_steps=kit.open_steps if is_enabled("todo", parts.toolsets) else lambda: "",
+            person=parts.person,
         )
-        agent.reviews.tidy_if_due(parts.model)
+        agent.reviews.tidy_if_due(model)
         return agent
 
     def turn(
@@ -483,10 +448,6 @@ class Agent:
     def _settle_title(self, seconds: float = 0) -> None:
         if self._titles is not None:
             self._titles.settle(seconds)
-
-
-def _person(home: Home, owner: str) -> str:
-    return f"{home.path} {owner}"
 
 
 class _Saves:

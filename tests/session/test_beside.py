@@ -157,7 +157,7 @@ def test_profiles_share_the_weights_of_an_embedded_model(home: Path, monkeypatch
 @pytest.mark.parametrize("inherit", [True, False])
 def test_a_delegated_task_gets_the_tools_of_servers_when_the_settings_say_so(home: Path, inherit: bool) -> None:
     configure(home, f"delegation: {{inherit_mcp_toolsets: {str(inherit).lower()}}}\n")
-    parent = AgentParts.of(find_home(home), "cli", model=Scripted([]))
+    parent = AgentParts(home=find_home(home), source="cli", named=Scripted([]))
     assert ("mcp" in parent.toolsets, "mcp" in parent.child(Task(goal="count")).toolsets) == (True, inherit)
 
 

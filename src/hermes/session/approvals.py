@@ -200,7 +200,7 @@ def carry_out(home: Home, call: Mapping[str, Any]) -> str:
     )
     with closing(open_parts(home, settings=settings, options=SessionOptions(makers=kit.makers()))) as parts:
         if parts.toolbox.get(str(call["tool"])) is None:  # one of a memory provider's
-            parts.start_external("approval", owner="local", identity={"platform": "approval"})
+            parts.start_external("approval", {"platform": "approval"})
         result = json.loads(parts.toolbox.call(str(call["tool"]), call["arguments"], _AGREED))
         parts.external.close(())
     if isinstance(result, dict) and (result.get("success") is False or result.get("error")):

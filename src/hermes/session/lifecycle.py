@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, ModelError, NotFound, StorageError
 from hermes.base.text import day
-from hermes.base.values import value
 from hermes.compaction.facts import by_importance, find_facts, words_of
 from hermes.compaction.messages import last_request, one_line, text_of
 from hermes.conversations.context import COPY, ORDER, RECEIPT, WRITTEN, Contexts, first_id
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from hermes.base.events import Usage
     from hermes.session.compaction import Compactor
     from hermes.session.models import Helper
-    from hermes.session.parts import SessionOptions, SessionParts
+    from hermes.session.parts import SessionParts
     from hermes.storage.records import StoredMessage
 
 VERBATIM = 24  # newest messages another model sees whole
@@ -396,52 +395,21 @@ def end(parts: SessionParts, session_id: str, compactor: Compactor | None, said:
     parts.close()
 
 
-@value
-class About:
-    """What a host says of a session when it opens one."""
+def begin(parts: SessionParts, session_id: str, about: Mapping[str, Any], inputs: dict[str, Any]) -> None:
+    """Stores the row of a new session, in which nothing was said yet.
 
-    source: str
-    title: str | None
-    model: str
-    cwd: str | None
-    system_message: str
-    options: SessionOptions
-
-    def as_told_to_providers(self) -> dict[str, Any]:
-        """What the host knows of the chat comes last, for it knows better."""
-        parent = self.options.parent
-        return {
-            "platform": self.source,
-            "session_title": self.title,
-            "cwd": self.cwd,
-            "agent_context": "subagent" if parent else "primary",
-            "parent_session_id": parent,
-            **(self.options.identity or {}),
-        }
-
-    def prompt_inputs(self) -> dict[str, Any]:
-        """What the host wants of the prompt; stored, because a compaction builds it again."""
-        return {
-            "system_message": self.system_message,
-            "skip_memory": self.options.skip_memory,
-            "skip_context_files": self.options.skip_context_files,
-            "today": self.options.today,
-            "platform": self.source,
-        }
-
-
-def begin(parts: SessionParts, session_id: str, about: About) -> list[StoredMessage]:
-    """Stores the row of a new session, in which nothing was said yet."""
+    `about` are its source, title, model and folder; `inputs` are what the host wants of the prompt, and stored, because
+    a compaction builds it again.
+    """
+    parent = parts.options.parent
     row: dict[str, Any] = {
-        "source": about.source,
+        **about,
         "session_id": session_id,
-        "title": about.title,
-        "model": about.model or None,
-        "cwd": about.cwd,
+        "model": about["model"] or None,
         "project": parts.project or None,
-        "parent_session_id": about.options.parent,
-        "kind": "delegate" if about.options.parent else None,
-        **_prompt_and_tools(parts, about),
+        "parent_session_id": parent,
+        "kind": "delegate" if parent else None,
+        **_prompt_and_tools(parts, about, inputs),
     }
     try:
         _create(parts, row)
@@ -449,9 +417,8 @@ def begin(parts: SessionParts, session_id: str, about: About) -> list[StoredMess
         spare = parts.storage.fall_back(error)
         known = {"parent_session_id": None, "kind": None}  # the session above is not in the spare database
         _create(parts, row | known)
-        spare.begun(session_id, parent=about.options.parent)
+        spare.begun(session_id, parent=parent)
         parts.notices.add("storage", spare.in_words())
-    return []
 
 
 def _create(parts: SessionParts, row: Mapping[str, Any]) -> None:
@@ -460,17 +427,19 @@ def _create(parts: SessionParts, row: Mapping[str, Any]) -> None:
         parts.storage.mark_open(row["session_id"])
 
 
-def go_on(parts: SessionParts, session_id: str, about: About) -> list[StoredMessage]:
+def go_on(
+    parts: SessionParts, session_id: str, about: Mapping[str, Any], inputs: dict[str, Any]
+) -> list[StoredMessage]:
     """What the model knows of a session that is resumed; one that was not begun here gets a prompt and tools now."""
     database = parts.storage.readable
     added: dict[str, Any] = {}
     if "tools" not in database.session_details(session_id):
-        added = _prompt_and_tools(parts, about)
+        added = _prompt_and_tools(parts, about, inputs)
     try:
         parts.storage.mark_open(session_id)
         if added:
             if database.get_session(session_id).cwd is None:
-                database.update_session(session_id, cwd=about.cwd)
+                database.update_session(session_id, cwd=about["cwd"])
             Contexts(database).set_prompt(session_id, **added)
         return Contexts(database).live(session_id)
     except StorageError as error:  # what can still be read goes on in a spare database
@@ -483,10 +452,9 @@ def go_on(parts: SessionParts, session_id: str, about: About) -> list[StoredMess
         return Contexts(spare.db).live(session_id)
 
 
-def _prompt_and_tools(parts: SessionParts, about: About) -> dict[str, Any]:
+def _prompt_and_tools(parts: SessionParts, about: Mapping[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """The prompt and the tools of a session, which stay as they are, and what it takes to build the prompt again."""
-    inputs, today = about.prompt_inputs(), about.options.today
-    prompt = parts.build_prompt(model=about.model, cwd=about.cwd, **inputs)
+    prompt, today = parts.build_prompt(model=about["model"], cwd=about["cwd"], **inputs), inputs["today"]
     for notice in prompt.notices:
         parts.notices.add("context", notice)
     return {

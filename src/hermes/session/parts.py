@@ -377,32 +377,36 @@ DEFAULTS = SessionOptions()
 class SessionParts:
     """What one session works with, chosen by `open_parts` from the settings; whoever opens it closes it.
 
-    `extra` are a host's tools, `makers` how to make more; `toolsets` switches ours on, without it all are.
-    `context_length` is that of the host's model, where the host knows it. Text in `folders` is the person's own; the
-    host `vouches` for what it adds to prompts.
+    `extra` are a host's tools; `toolsets` switches ours on, without it all are. Text in `folders` is the person's own.
     """
 
     home: Home
     settings: Settings
+    options: SessionOptions
     store: MemoryStore | None
     storage: SessionStorage
-    notices: Notices
     external: External
-    folders: TrustedFolders
-    decisions: DecisionLog
-    vouches: bool
     cwd: str
     extra: Sequence[Tool]
-    makers: Mapping[str, Callable[[], Tool]]
     toolsets: Collection[str] | None
     project: str
     has_owner: bool
-    context_length: int | None
-    clock: Callable[[], float]
 
     @property
     def database(self) -> SessionDB:
         return self.storage.database
+
+    @cached_property
+    def notices(self) -> Notices:
+        return Notices()
+
+    @cached_property
+    def folders(self) -> TrustedFolders:
+        return TrustedFolders(self.home, self.options.trusted_folders)
+
+    @cached_property
+    def decisions(self) -> DecisionLog:
+        return DecisionLog(self.home)
 
     @cached_property
     def documents(self) -> Documents:
@@ -436,7 +440,9 @@ class SessionParts:
 
         from hermes.base.dates import zone_of
 
-        return datetime.fromtimestamp(self.clock(), zone_of(self.settings.text("timezone"))).replace(tzinfo=None)
+        return datetime.fromtimestamp(self.options.clock(), zone_of(self.settings.text("timezone"))).replace(
+            tzinfo=None
+        )
 
     @cached_property
     def memory(self) -> MemoryTool:
@@ -460,7 +466,8 @@ class SessionParts:
         ours["context_expand"] = lambda: context_expand_tool(self.home, self.storage.past)
         if self.settings.flag("compression.enabled"):
             ours["context_compact"] = _context_compact
-        made = {name: make for name, make in ours.items() if is_enabled(name, self.toolsets)} | dict(self.makers)
+        made = {name: make for name, make in ours.items() if is_enabled(name, self.toolsets)}
+        made |= self.options.makers or {}
         for tool in self.extra:
             check_tool(tool)
             if is_enabled(tool.schema["name"], self.toolsets, getattr(tool, "toolset", None)):
@@ -504,29 +511,22 @@ class SessionParts:
             fill_in=self.settings.flag("skills.template_vars"),
         )
 
-    def start_external(
-        self,
-        session_id: str,
-        *,
-        owner: str,
-        identity: Mapping[str, Any],
-        handed: Sequence[MemoryProvider] = (),
-        follows: External | None = None,
-    ) -> None:
+    def start_external(self, session_id: str, identity: Mapping[str, Any]) -> None:
         """Starts the memory providers of the settings and those handed in, if this platform has memory tools."""
         if self.toolsets is not None and "memory" not in self.toolsets:
             return
-        if follows is None or not self.external.follow(follows, self.home, self.store):
+        before = self.options.follows
+        if before is None or not self.external.follow(before.external, self.home, self.store):
             self.external.start(
                 self.home,
                 self.settings,
                 self.notices,
                 self.store,
                 session_id=session_id,
-                owner=owner,
+                owner=self.options.owner,
                 identity=identity,
                 reserved=self.toolbox.names(),
-                handed=handed,
+                handed=self.options.providers,
             )
         if (manager := self.external.manager) is not None:
             for schema in manager.get_all_tool_schemas():
@@ -570,7 +570,7 @@ class SessionParts:
                 skip_memory=skip_memory,
                 skip_context_files=skip_context_files,
                 is_trusted=self.folders.is_trusted,
-                vouched=self.vouches,
+                vouched=self.options.vouches,
                 outside_skills=tuple(self.skills.outside_skills()),
                 imported=tuple(self._imported()) if store and not skip_memory else (),
             )
@@ -675,21 +675,15 @@ def open_parts(
         parts = SessionParts(
             home=place,
             settings=chosen,
+            options=options,
             store=store,
             storage=storage,
-            notices=Notices(),
             external=external,
-            folders=TrustedFolders(place, options.trusted_folders),
-            decisions=DecisionLog(place),
-            vouches=options.vouches,
             cwd=cwd or "",
             extra=tools,
-            makers=options.makers or {},
             toolsets=toolsets,
             project=scope,
             has_owner=owner is not None,
-            context_length=options.context_length,
-            clock=options.clock,
         )
         if storage.is_open and os.path.isdir(place.join(UNSAVED)):
             from hermes.session.unsaved import KIND, take_up

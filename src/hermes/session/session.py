@@ -57,7 +57,6 @@ from hermes.session.context import (
 )
 from hermes.session.lifecycle import (
     STAGE,
-    About,
     begin,
     branch_off,
     capture_turn,
@@ -113,11 +112,8 @@ class MemorySession:
         parts: SessionParts,
         session_id: str,
         stored: list[StoredMessage],
-        prefill: Sequence[Mapping[str, Any]] = (),
-        ask: Callable[[str], bool] | None = None,
     ) -> None:
         self.id = session_id
-        self._ask = ask
         self._delegated_by: MemorySession | None = None
         self._parts = parts
         self.notices = parts.notices
@@ -126,7 +122,7 @@ class MemorySession:
         self._details = details = parts.database.session_details(session_id)
         self.system_prompt: str = details["system_prompt"]
         self._tools: list[dict[str, Any]] = details["tools"]
-        self._prefill = [dict(message) for message in prefill]
+        self._prefill = [dict(message) for message in parts.options.prefill]
         rebuilt = next(
             (each.message["prompt_outside"] for each in reversed(stored) if "prompt_outside" in each.message), None
         )
@@ -185,21 +181,27 @@ class MemorySession:
             tools=tools,
             options=chosen,
         )
-        about = About(source=source, title=title, model=model, cwd=cwd, system_message=system_message, options=chosen)
-        before = chosen.follows
+        about = {"source": source, "title": title, "model": model, "cwd": cwd}
+        inputs = {
+            "system_message": system_message,
+            "skip_memory": chosen.skip_memory,
+            "skip_context_files": chosen.skip_context_files,
+            "today": chosen.today,
+            "platform": source,
+        }
+        stored: list[StoredMessage] = []
         try:
             session_id = _tip(parts, resume) if resume is not None else new_id(time.time())
             if not chosen.skip_memory:
-                parts.start_external(
-                    session_id,
-                    owner=chosen.owner,
-                    identity=about.as_told_to_providers(),
-                    handed=chosen.providers,
-                    follows=before.external if before is not None else None,
-                )
-            stored = (begin if resume is None else go_on)(parts, session_id, about)
-            session = cls(parts, session_id, stored, chosen.prefill, chosen.ask)
-            if before is not None:
+                told = {"platform": source, "session_title": title, "cwd": cwd, "parent_session_id": chosen.parent}
+                told["agent_context"] = "subagent" if chosen.parent else "primary"
+                parts.start_external(session_id, told | dict(chosen.identity or {}))  # the host knows the chat better
+            if resume is None:
+                begin(parts, session_id, about, inputs)
+            else:
+                stored = go_on(parts, session_id, about, inputs)
+            session = cls(parts, session_id, stored)
+            if (before := chosen.follows) is not None:
                 session.external.take_over(
                     before.external, before.context.said(), session.notices, session_id=session.id, reason=chosen.reason
                 )
@@ -254,7 +256,7 @@ class MemorySession:
             record_fired(message["additions"], [*fired, *due])
             if recalled:
                 message["additions"][0]["from"] = ["host"] * bool(handed) + self.external.recalled_by * bool(found)
-            if overlay and self._parts.vouches:
+            if overlay and self._parts.options.vouches:
                 message["additions"][-1]["vouched"] = True
         if announced:
             message["announced"] = dict(self._updates.seen)
@@ -297,7 +299,7 @@ class MemorySession:
             message = {**message, **about}
         elif message.get("role") == "tool" and not origin_of(message):  # its name may be that of one of our tools
             message = {**message, OUTSIDE: "tool"}
-        elif message.get("role") in ("system", "developer") and not self._parts.vouches:
+        elif message.get("role") in ("system", "developer") and not self._parts.options.vouches:
             message = {**message, OUTSIDE: "host"}
         self._save(dict(message))
         if sync and message.get("role") == "tool":
@@ -603,7 +605,7 @@ class MemorySession:
             from hermes.llm.catalogue import UNKNOWN_CONTEXT, known_context
             from hermes.session.compaction import Compactor
 
-            told = self._parts.context_length or self._parts.settings.get("model.context_length")
+            told = self._parts.options.context_length or self._parts.settings.get("model.context_length")
             window = told or known_context(self.model) or UNKNOWN_CONTEXT
             self._compactor = Compactor(self, self._parts, window, self._real)
         return self._compactor
@@ -684,7 +686,7 @@ class MemorySession:
     def sources(self) -> list[Source]:
         """What the model has in front of it that came from outside: prompt, messages, and what a task came from."""
         inherited = self._delegated_by.sources() if self._delegated_by is not None else []
-        prefilled = [] if self._parts.vouches else self._prefill
+        prefilled = [] if self._parts.options.vouches else self._prefill
         texts = [str(message.get("content") or "") for message in prefilled]
         prefill = [Source(origin="host", name="prefill", text="\n".join(texts))] if texts else []
         return sources_in(self.context, *self._prompt_outside, *prefill, *inherited)
@@ -699,7 +701,7 @@ class MemorySession:
 
     def turn_context(self, origin: str = "agent") -> TurnContext:
         """What tools may know about this turn, and whoever looks back on it (`origin`)."""
-        ask = self._ask if origin == "agent" else None
+        ask = self._parts.options.ask if origin == "agent" else None
         return TurnContext(
             session=self.id,
             origin=origin,

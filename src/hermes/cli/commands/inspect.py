@@ -41,7 +41,7 @@ def run_tool(given: ui.Given, context: ui.Context) -> int:
     if given.list or (given.name and given.name not in toolbox.names()):
         for tool in _tools_of_the_agent(context):
             toolbox.add(tool)
-        parts.start_external(given.session or "tool", owner="local", identity={"platform": "cli"})
+        parts.start_external(given.session or "tool", {"platform": "cli"})
     if given.list:
         ui.print_json(toolbox.schemas())
         parts.external.close([])
@@ -100,7 +100,7 @@ def run_prompt(given: ui.Given, context: ui.Context) -> None:
     owner = "local" if given.diff else None
     parts = open_parts(context.home, settings=context.settings, owner=owner, project=given.project, cwd=cwd)
     try:
-        parts.start_external("prompt", owner="local", identity={"platform": given.platform, "agent_context": "flush"})
+        parts.start_external("prompt", {"platform": given.platform, "agent_context": "flush"})
         prompt = parts.build_prompt(model=given.model, cwd=cwd, platform=given.platform)
         if given.diff:
             _print_difference(parts, given.diff, prompt.text)
