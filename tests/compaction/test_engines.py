@@ -11,16 +11,19 @@ import pytest
 from hermes.base.errors import NotFound, SettingsError
 from hermes.compaction.compressor import ContextCompressor
 from hermes.compaction.engine import (
-    ContextEngine,
     EngineRegistry,
     available_engines,
-    choose_engine,
     load_engine,
     register_plugins,
 )
+from hermes.session.parts import chosen_engine
+from hermes.settings.config import load_settings
+from hermes.settings.home import find_home
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from hermes.compaction.engine import Choice
 
 # As its author wrote it for hermes-agent.
 FOREIGN = """
@@ -57,6 +60,12 @@ def plugin(home: Path, name: str, code: str) -> str:
     return os.fspath(folder)
 
 
+def chosen(home: Path, name: str) -> Choice:
+    (home / "config.yaml").write_text(f"context: {{engine: {name}}}\n", encoding="utf-8")
+    place = find_home(home)
+    return chosen_engine(place, load_settings(place))
+
+
 @pytest.mark.proves("compression.engine.found", "compression.engine")
 def test_an_engine_written_for_hermes_agent_loads_unchanged(tmp_path: Path) -> None:
     folder = plugin(tmp_path, "half", FOREIGN)
@@ -80,13 +89,14 @@ def test_a_folder_may_hold_nothing_but_a_subclass(tmp_path: Path) -> None:
 
 
 @pytest.mark.proves("compression.engine.found")
-def test_a_registered_engine_is_used_only_when_it_is_asked_for() -> None:
-    registry = EngineRegistry()
-    other = _Other()
-    registry.register_context_engine(other)
-    assert choose_engine("other", ContextCompressor, registry=registry).engine is other
-    assert choose_engine("compressor", ContextCompressor, registry=registry).engine.name == "compressor"
-    assert choose_engine("", ContextCompressor, registry=registry).engine.name == "compressor"
+def test_a_registered_engine_is_used_only_when_it_is_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "plugins" / "general").mkdir(parents=True)
+    (tmp_path / "plugins" / "general" / "__init__.py").write_text(FOREIGN, encoding="utf-8")
+    assert [chosen(tmp_path, name).engine.name for name in ("half", "compressor", '""')] == [
+        "half",
+        "compressor",
+        "compressor",
+    ]
 
 
 @pytest.mark.proves("compression.engine.fallback")
@@ -99,8 +109,8 @@ def test_a_registered_engine_is_used_only_when_it_is_asked_for() -> None:
     ],
 )
 def test_an_engine_that_does_not_load_leaves_the_built_in_with_the_reason(tmp_path: Path, code: str, why: str) -> None:
-    folder = plugin(tmp_path, "broken", code)
-    choice = choose_engine("broken", ContextCompressor, [folder])
+    plugin(tmp_path, "broken", code)
+    choice = chosen(tmp_path, "broken")
     assert isinstance(choice.engine, ContextCompressor)
     assert why in choice.problem
     assert "built-in" in choice.problem
@@ -114,7 +124,7 @@ def test_a_name_never_leads_out_of_the_plugin_folder(tmp_path: Path, name: str) 
     folder = plugin(tmp_path, "half", FOREIGN)
     with pytest.raises((SettingsError, NotFound)):
         load_engine(name, [folder])
-    assert "built-in" in choose_engine(name, ContextCompressor, [folder]).problem
+    assert "built-in" in chosen(tmp_path, name).problem
 
 
 @pytest.mark.proves("compression.engine.found")
@@ -124,24 +134,6 @@ def test_nobody_replaces_the_built_in_and_only_engines_register() -> None:
     assert registry.names() == []
     with pytest.raises(TypeError, match="not a context engine"):
         registry.register_context_engine(object())  # type: ignore[arg-type]  # what a careless plug-in does
-
-
-class _Other(ContextEngine):
-    @property
-    def name(self) -> str:
-        return "other"
-
-    def update_from_response(self, usage: Any) -> None:
-        self.last_prompt_tokens = usage["prompt_tokens"]
-
-    def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        return bool(prompt_tokens)
-
-    def compress(
-        self, messages: list[dict[str, Any]], current_tokens: int | None = None, focus_topic: str | None = None
-    ) -> list[dict[str, Any]]:
-        del current_tokens, focus_topic
-        return messages
 
 
 @pytest.mark.proves("compression.engine")

@@ -21,7 +21,7 @@ from hermes.settings.home import import_plugin
 from hermes.settings.schema import nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
 
 class ContextEngine(ABC):
@@ -127,7 +127,6 @@ class ContextEngine(ABC):
 # None is active by itself: only the name in `context.engine` chooses one, and "compressor" is always the built-in.
 
 BUILT_IN = "compressor"
-FOLDER = os.path.join("plugins", "context_engine")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _LONGEST_PLUGIN = 1_000_000
 _DESCRIPTION = re.compile(r"^description:\s*(.+)$", re.MULTILINE)
@@ -212,21 +211,6 @@ def register_plugins(registry: EngineRegistry, folders: Sequence[str]) -> None:
             with contextlib.suppress(SettingsError, OSError):
                 if _mentions(info.folder, "register_context_engine"):
                     _from_folder(info.name, info.folder, registry)
-
-
-def choose_engine(
-    name: str,
-    built_in: Callable[[], ContextEngine],
-    folders: Sequence[str] = (),
-    registry: EngineRegistry | None = None,
-) -> Choice:
-    """The engine the settings ask for; the built-in one by default and whenever that does not load."""
-    if name in ("", BUILT_IN):
-        return Choice(engine=built_in())
-    try:
-        return Choice(engine=load_engine(name, folders, registry))
-    except (SettingsError, NotFound) as error:
-        return Choice(engine=built_in(), problem=f"{error}; the built-in compressor is used instead")
 
 
 _REQUIRED = ("name", "update_from_response", "should_compress", "compress")

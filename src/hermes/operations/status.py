@@ -25,12 +25,12 @@ from hermes.providers.config import configured, missing_fields, read_config
 from hermes.providers.delivery import Outbox, TimedOut, Worker, in_words
 from hermes.providers.discovery import find_provider, in_passing, open_provider
 from hermes.providers.manager import running_for
-from hermes.session import compaction as engines
 from hermes.session.approvals import PendingWrites
+from hermes.session.compaction import UnusableResult, compress_with, engine_state
 from hermes.session.curator import CurationLog
 from hermes.session.external import chosen_providers
 from hermes.session.models import Background
-from hermes.session.parts import open_parts
+from hermes.session.parts import ENGINES, engine_folders, known_engines, named_engine, open_parts
 from hermes.session.review import last_review
 from hermes.session.unsaved import waiting
 from hermes.settings.config import conversations_of, documents_of
@@ -146,9 +146,9 @@ def _engine(parts: SessionParts) -> dict[str, Any]:
     try:
         database = parts.database if parts.storage.is_open else None
         recent = database.list_sessions(limit=_RECENT) if database is not None else []
-        state = engines.engine_state(parts.settings, database, recent)
+        state = engine_state(parts.settings, database, recent)
     except HermesError as error:
-        return {**engines.engine_state(parts.settings, None, []), "problem": str(error)}
+        return {**engine_state(parts.settings, None, []), "problem": str(error)}
     if state["name"] != BUILT_IN:
         choice = parts.engine
         state |= {"in_use": choice.engine.name, "problem": choice.problem}
@@ -266,13 +266,13 @@ _SESSION = "check"
 
 def examine_engine(home: Home, settings: Settings, name: str) -> dict[str, Any]:
     """Whether an engine loads and keeps to the contract; `problem` says what is wrong, `tried` what it did."""
-    belongs = os.path.join(engines.engine_folders(home)[0], name, "__init__.py")
-    info = next((each for each in engines.known_engines(home) if each.name == name), None)
+    belongs = os.path.join(engine_folders(home)[0], name, "__init__.py")
+    info = next((each for each in known_engines(home) if each.name == name), None)
     found: dict[str, Any] = {"name": name, "kind": "context engine", "installed": True, "tried": "", "problem": ""}
-    found |= {"bundled": name in engines.ENGINES, "belongs_into": belongs}
+    found |= {"bundled": name in ENGINES, "belongs_into": belongs}
     found |= {"folder": info.folder if info else "", "description": info.description if info else ""}
     try:
-        engine = engines.named_engine(home, settings, name)
+        engine = named_engine(home, settings, name)
         found["tried"] = within(settings.number("memory.provider_tool_timeout"), lambda: _tried(engine))
     except HermesError as error:
         found |= {"problem": str(error), "installed": not isinstance(error, NotFound)}
@@ -305,8 +305,8 @@ def _tried(engine: ContextEngine) -> str:
 
 def _compressed(engine: ContextEngine, messages: list[dict[str, Any]], ids: list[int], tokens: int) -> Compaction:
     try:
-        return engines.compress_with(engine, messages, ids, tokens=tokens)
-    except engines.UnusableResult as error:
+        return compress_with(engine, messages, ids, tokens=tokens)
+    except UnusableResult as error:
         many = "a single message" if len(messages) == 1 else f"{len(messages)} messages"
         raise SettingsError(f"what compress returned for {many} cannot be used: {error}") from error
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import copy
 import inspect
 import json
-import os
 import threading
 import time
 from contextlib import contextmanager
@@ -34,18 +33,7 @@ from hermes.compaction.compressor import (
     ContextCompressor,
     unchanged,
 )
-from hermes.compaction.engine import (
-    BUILT_IN,
-    FOLDER,
-    EngineInfo,
-    EngineRegistry,
-    available_engines,
-    choose_engine,
-    load_engine,
-    register_plugins,
-)
 from hermes.compaction.facts import count_kept, used_again
-from hermes.compaction.lcm import register as register_lcm
 from hermes.compaction.messages import (
     SYSTEM_NOTE,
     Counts,
@@ -62,9 +50,9 @@ from hermes.compaction.messages import (
     text_of,
 )
 from hermes.conversations.context import Contexts, NewContext, holder_name, refuse_held
-from hermes.llm.catalogue import UNKNOWN_CONTEXT
 from hermes.session.context import OUTSIDE, WIRE_KEYS, outside_as_dicts, settled_until
 from hermes.session.models import COMPACTION, Background, answer, helper_model
+from hermes.session.parts import built_in
 from hermes.tools.registry import failure
 
 if TYPE_CHECKING:
@@ -73,14 +61,13 @@ if TYPE_CHECKING:
     from hermes.base.errors import ContextTooLong
     from hermes.base.events import Usage
     from hermes.compaction.compressor import Summariser
-    from hermes.compaction.engine import Choice, ContextEngine
+    from hermes.compaction.engine import ContextEngine
     from hermes.conversations.database import SessionDB
     from hermes.llm.client import Model
     from hermes.prompt.assembly import Prompt
     from hermes.session.context import Context, Host, Request
     from hermes.session.parts import SessionParts
     from hermes.settings.config import Settings
-    from hermes.settings.home import Home
     from hermes.storage.records import Session
 
     Messages = Sequence[dict[str, Any]]
@@ -699,68 +686,6 @@ def _held_back(breaker: Breaker, now: float) -> str:
             seconds = round(getattr(breaker, f"{who}_until") - now)
             return f"the {who} model is not asked for {seconds} s after it failed: {breaker.error}"
     return ""
-
-
-ENGINES = {
-    BUILT_IN: "Summarises the middle of a conversation, and keeps word for word what a summary may not lose",
-    "lcm": "A graph of summaries that leads to every message; tools to go down it",
-}
-
-
-def built_in(settings: Settings, window: int = UNKNOWN_CONTEXT, **more: Any) -> ContextCompressor:
-    return ContextCompressor(
-        window,
-        protect_last_n=settings.integer("compression.protect_last_n"),
-        abort_on_summary_failure=settings.flag("compression.abort_on_summary_failure"),
-        **_shared(settings),
-        **more,
-    )
-
-
-def _shared(settings: Settings) -> dict[str, Any]:
-    """When and how much is compacted, for every engine of ours."""
-    return {
-        "enabled": settings.flag("compression.enabled"),
-        "threshold": settings.number("compression.threshold"),
-        "target_ratio": settings.number("compression.target_ratio"),
-        "protect_first_n": settings.integer("compression.protect_first_n"),
-    }
-
-
-def known_engines(home: Home) -> list[EngineInfo]:
-    """What `context.engine` may name, the bundled ones first; those of general plug-ins show when they are loaded."""
-    bundled = [EngineInfo(name=name, folder="", description=text) for name, text in ENGINES.items()]
-    return [*bundled, *available_engines(engine_folders(home))]
-
-
-def engine_folders(home: Home) -> list[str]:
-    return [os.path.join(place, FOLDER) for place in _homes(home)]
-
-
-def chosen_engine(home: Home, settings: Settings) -> Choice:
-    """The engine of the settings; `problem` says why it is another one."""
-    name = settings.text("context.engine")
-    return choose_engine(name, lambda: built_in(settings), engine_folders(home), _registered(home, name, settings))
-
-
-def named_engine(home: Home, settings: Settings, name: str) -> ContextEngine:
-    """The engine of that name, chosen or not; NotFound or SettingsError with the reason when there is none."""
-    if name == BUILT_IN:
-        return built_in(settings)
-    return load_engine(name, engine_folders(home), _registered(home, name, settings))
-
-
-def _homes(home: Home) -> list[str]:
-    """Where plug-ins are: those of a profile before everybody's, those of a person are the operator's."""
-    return list(dict.fromkeys([home.operator, *([] if home.above else [home.root])]))
-
-
-def _registered(home: Home, name: str, settings: Settings) -> EngineRegistry:
-    registry = EngineRegistry()
-    if name not in ("", BUILT_IN):
-        register_plugins(registry, [os.path.join(place, "plugins") for place in _homes(home)])
-        register_lcm(registry, **_shared(settings))
-    return registry
 
 
 def summarisers(

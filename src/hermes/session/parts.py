@@ -9,7 +9,16 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
-from hermes.base.errors import ForeignFile, HermesError, LockTimeout, NotFound, OutOfOrder, StorageError, UnsafePath
+from hermes.base.errors import (
+    ForeignFile,
+    HermesError,
+    LockTimeout,
+    NotFound,
+    OutOfOrder,
+    SettingsError,
+    StorageError,
+    UnsafePath,
+)
 from hermes.base.text import day
 from hermes.base.values import Notices, value
 from hermes.memory.approval import Approvals
@@ -30,7 +39,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from datetime import date, datetime
 
-    from hermes.compaction.engine import Choice
+    from hermes.compaction.compressor import ContextCompressor
+    from hermes.compaction.engine import Choice, ContextEngine, EngineInfo
     from hermes.conversations.database import SessionDB
     from hermes.conversations.search.reranker import Reranker
     from hermes.conversations.search.semantic import Embedding
@@ -484,8 +494,6 @@ class SessionParts:
     @cached_property
     def engine(self) -> Choice:
         """The context engine of the settings, made when it is first needed."""
-        from hermes.session.compaction import chosen_engine
-
         return chosen_engine(self.home, self.settings)
 
     @cached_property
@@ -859,3 +867,74 @@ def _asking(settings: Settings, task: str, database: Database) -> Callable[[str,
 def _prose(name: str) -> str:
     with open(os.path.join(os.path.dirname(__file__), "text", name), encoding="utf-8") as file:
         return file.read().strip()
+
+
+# The context engine of the settings; engines are loaded where they are asked for, because most sessions are short.
+
+ENGINES = {
+    "compressor": "Summarises the middle of a conversation, and keeps word for word what a summary may not lose",
+    "lcm": "A graph of summaries that leads to every message; tools to go down it",
+}
+
+
+def built_in(settings: Settings, window: int = 0, **more: Any) -> ContextCompressor:
+    from hermes.compaction.compressor import ContextCompressor
+    from hermes.llm.catalogue import UNKNOWN_CONTEXT
+
+    return ContextCompressor(
+        window or UNKNOWN_CONTEXT,
+        protect_last_n=settings.integer("compression.protect_last_n"),
+        abort_on_summary_failure=settings.flag("compression.abort_on_summary_failure"),
+        **_shared(settings),
+        **more,
+    )
+
+
+def _shared(settings: Settings) -> dict[str, Any]:
+    """When and how much is compacted, for every engine of ours."""
+    return {
+        "enabled": settings.flag("compression.enabled"),
+        "threshold": settings.number("compression.threshold"),
+        "target_ratio": settings.number("compression.target_ratio"),
+        "protect_first_n": settings.integer("compression.protect_first_n"),
+    }
+
+
+def known_engines(home: Home) -> list[EngineInfo]:
+    """What `context.engine` may name, the bundled ones first; those of general plug-ins show when they are loaded."""
+    from hermes.compaction.engine import EngineInfo, available_engines
+
+    bundled = [EngineInfo(name=name, folder="", description=text) for name, text in ENGINES.items()]
+    return [*bundled, *available_engines(engine_folders(home))]
+
+
+def engine_folders(home: Home) -> list[str]:
+    return [os.path.join(place, "plugins", "context_engine") for place in _homes(home)]
+
+
+def chosen_engine(home: Home, settings: Settings) -> Choice:
+    """The engine of the settings; `problem` says why it is another one."""
+    from hermes.compaction.engine import Choice
+
+    try:
+        return Choice(engine=named_engine(home, settings, settings.text("context.engine") or "compressor"))
+    except (SettingsError, NotFound) as error:
+        return Choice(engine=built_in(settings), problem=f"{error}; the built-in compressor is used instead")
+
+
+def named_engine(home: Home, settings: Settings, name: str) -> ContextEngine:
+    """The engine of that name, chosen or not; NotFound or SettingsError with the reason when there is none."""
+    if name == "compressor":
+        return built_in(settings)
+    from hermes.compaction.engine import EngineRegistry, load_engine, register_plugins
+    from hermes.compaction.lcm import register
+
+    registry = EngineRegistry()
+    register_plugins(registry, [os.path.join(place, "plugins") for place in _homes(home)])
+    register(registry, **_shared(settings))
+    return load_engine(name, engine_folders(home), registry)
+
+
+def _homes(home: Home) -> list[str]:
+    """Where plug-ins are: those of a profile before everybody's, those of a person are the operator's."""
+    return list(dict.fromkeys([home.operator, *([] if home.above else [home.root])]))

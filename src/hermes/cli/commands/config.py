@@ -61,7 +61,7 @@ def config_set(given: ui.Given, context: ui.Context) -> None:
     chosen, path = set_value(context.home, FILE, given.name, given.value)
     warning = ""
     if given.name == "context.engine":  # it may be installed later, so this is a warning
-        from hermes.session.compaction import chosen_engine
+        from hermes.session.parts import chosen_engine
 
         warning = chosen_engine(context.home, load_settings(context.home)).problem
     document = {"key": given.name, "value": chosen, "file": path, **({"warning": warning} if warning else {})}

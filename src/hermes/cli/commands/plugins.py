@@ -19,8 +19,8 @@ from hermes.operations import status
 from hermes.providers import config as provider_config
 from hermes.providers.discovery import FOLDER, available_providers, find_provider, load_commands, load_provider
 from hermes.providers.manager import running_for
-from hermes.session.compaction import ENGINES, engine_folders, known_engines
 from hermes.session.external import build_manager, chosen_providers
+from hermes.session.parts import ENGINES, engine_folders, known_engines
 from hermes.settings.config import FILE
 from hermes.settings.environment import FILE as SECRETS
 from hermes.settings.environment import save_secret, secret
