@@ -135,6 +135,12 @@ def answer(
     return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
 
 
+def dollars_for(settings: Settings, model: str, usage: Usage) -> float | None:
+    """What an answer cost, where the prices are known; SettingsError when those of the settings cannot be used."""
+    ttl = settings.text("prompt_caching.cache_ttl")
+    return cost_of(model, usage, own=settings.get("model.prices"), cache_ttl=ttl)
+
+
 def _named(settings: Settings, name: str, person: str = "") -> Model:
     """A model by its name, with what `model.*` says about the default one where it is that one."""
     script = _script(settings, name)
@@ -326,9 +332,12 @@ class Background:
             before = _stored_object(self._database.get_meta(key))
             if not before:
                 self._drop_old_days()
+            cost = before.get("cost", 0.0)
+            with suppress(SettingsError):  # the turn's own cost says what is wrong with the prices
+                cost += dollars_for(self._settings, model, usage) or 0.0
             after = {
                 "tokens": before.get("tokens", 0) + tokens,
-                "cost": before.get("cost", 0.0) + (self._cost(model, usage) or 0.0),
+                "cost": cost,
                 "calls": before.get("calls", 0) + 1,
             }
             self._database.set_meta(key, json.dumps(after))
@@ -423,13 +432,6 @@ class Background:
 
     def _limit_in_dollars(self) -> float:
         return self._settings.number("background.cost_per_day")
-
-    def _cost(self, model: str, usage: Usage) -> float | None:
-        ttl = self._settings.text("prompt_caching.cache_ttl")
-        try:
-            return cost_of(model, usage, own=self._settings.get("model.prices"), cache_ttl=ttl)
-        except SettingsError:
-            return None  # the turn's own cost says what is wrong with the prices
 
     def _drop_old_days(self) -> None:
         oldest = time.strftime("%Y-%m-%d", time.localtime(self._now() - _KEPT_DAYS * 86_400))

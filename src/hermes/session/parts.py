@@ -37,7 +37,7 @@ from hermes.tools.registry import Toolbox, check_tool, check_toolsets, is_enable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
-    from datetime import date, datetime
+    from datetime import date, datetime, tzinfo
 
     from hermes.compaction.compressor import ContextCompressor
     from hermes.compaction.engine import Choice, ContextEngine, EngineInfo
@@ -100,18 +100,6 @@ def _used(store: MemoryStore, found: Archived, session_id: str) -> dict[str, Any
         store.restore(found.target, found.entry, cause=cause)
         shown["restored"] = True
     return shown
-
-
-def local_day(settings: Settings) -> date:
-    """Today in the time zone of the settings, else in the machine's own."""
-    from datetime import datetime  # a cold memory write does not ask for the day
-
-    name = settings.text("timezone")
-    if not name:
-        return datetime.now().astimezone().date()
-    from zoneinfo import ZoneInfo
-
-    return datetime.now(ZoneInfo(name)).date()
 
 
 def platform_words(settings: Settings, platform: str) -> tuple[str, str]:
@@ -348,7 +336,7 @@ class SessionOptions:
     until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
 
     `database` is an open `state.db` of the same home and owner that several sessions use, instead of one handle each.
-    `clock` tells the time that rules and reminders go by.
+    `clock` tells the time that the prompt, rules and reminders go by.
     """
 
     context_length: int | None = None
@@ -444,15 +432,17 @@ class SessionParts:
 
         return Reminders(self.home)
 
-    def now(self) -> datetime:
-        """The time in the zone of the settings, without the zone: what a clock on the person's wall shows."""
-        from datetime import datetime
-
+    @cached_property
+    def zone(self) -> tzinfo | None:
         from hermes.base.dates import zone_of
 
-        return datetime.fromtimestamp(self.options.clock(), zone_of(self.settings.text("timezone"))).replace(
-            tzinfo=None
-        )
+        return zone_of(self.settings.text("timezone"))
+
+    def now(self) -> datetime:
+        """The time in the zone of the settings, without the zone: what a clock on the person's wall shows."""
+        from datetime import datetime  # a cold memory write does not ask for the time
+
+        return datetime.fromtimestamp(self.options.clock(), self.zone).replace(tzinfo=None)
 
     @cached_property
     def memory(self) -> MemoryTool:
@@ -559,7 +549,7 @@ class SessionParts:
         prompt = assemble(
             PromptInputs(
                 scan=self.scan_cache.scan,
-                started=today or local_day(self.settings),
+                started=today or self.now().date(),
                 home=self.home.operator,
                 tools=frozenset(self.toolbox.names()),
                 model=model,

@@ -137,6 +137,7 @@ class MemorySession:
         self.last_id, self.model = row.last_id, row.model or ""
         self._answered = row.last_active if stored else None
         self.counters = ReviewCounters(parts.database, session_id)
+        self._rules, self._reminders = parts.rules, parts.reminders
         self._issuer = Issuer(ReceiptKeys(parts.documents), session_id, stored)
         self._prompt_digest = ("", "")  # the prompt it was made from, and the digest
         self._fired: list[dict[str, str]] = []
@@ -366,7 +367,9 @@ class MemorySession:
             return held, {OUTSIDE: "", **noted("", held, fired)}
         self.external.calling(call_id)
         with tool_span(name, arguments, self.home.person) as results:
-            called = self._parts.toolbox.run(name, arguments, self._turn(rule_to_ask(fired)))
+            called = self._parts.toolbox.run(
+                name, arguments, self.turn_context(compact=self._compact_range, rule=rule_to_ask(fired))
+            )
             results.append(called.text)
         self.external.calling("")
         notes, origin = self._notes_for(name, arguments)
@@ -435,12 +438,10 @@ class MemorySession:
         return stored
 
     def _cost(self, usage: Usage, model: str) -> dict[str, float]:
-        from hermes.llm.catalogue import cost_of
+        from hermes.session.models import dollars_for
 
-        settings = self._parts.settings
-        ttl = settings.text("prompt_caching.cache_ttl")
         try:
-            dollars = cost_of(model, usage, own=settings.get("model.prices"), cache_ttl=ttl)
+            dollars = dollars_for(self.settings, model, usage)
         except SettingsError as error:
             self.notices.add("settings", str(error))
             return {}
@@ -699,7 +700,7 @@ class MemorySession:
         """A task that another session delegates may have been worded by whatever that session has read."""
         self._delegated_by = parent
 
-    def turn_context(self, origin: str = "agent") -> TurnContext:
+    def turn_context(self, origin: str = "agent", **more: Any) -> TurnContext:
         """What tools may know about this turn, and whoever looks back on it (`origin`)."""
         ask = self._parts.options.ask if origin == "agent" else None
         return TurnContext(
@@ -710,6 +711,7 @@ class MemorySession:
             private=self._private_texts,
             ask=ask,
             record=lambda decision: self._parts.decisions.add(decision, self.id),
+            **more,
         )
 
     def _private_texts(self) -> list[str]:
@@ -794,10 +796,6 @@ class MemorySession:
         """What was saved so far survives a power cut: asked for whatever cannot be had again without the person."""
         self._with_fallback(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
 
-    def _turn(self, rule: str = "") -> TurnContext:
-        known = self.turn_context()
-        return TurnContext(**(vars(known) | {"compact": self._compact_range, "rule": rule}))
-
     def _rules_for_call(self, name: str, arguments: str | Mapping[str, Any] | None) -> list[Fired]:
         """Rules are about what the agent does; what it notes and looks up in its own memory needs no reminder."""
         if any(name in TOOLSETS[own] for own in ("memory", "session_search", "skills", "context", "todo")):
@@ -805,15 +803,20 @@ class MemorySession:
         return self._ask_rules(lambda rules: rules.before_call(name, parsed(arguments), self._parts.now()))
 
     def _ask_rules(self, ask: Callable[[RulesInForce], list[Fired]]) -> list[Fired]:
-        """Asks the rules; a broken rules file must not stop the turn, so it becomes a notice."""
-        try:
-            fired = ask(self._parts.rules) if self._parts.rules is not None else []
-        except StorageError as error:
-            self.notices.add("rules", f"your rules cannot be read: {error}")
-            return []
+        fired: list[Fired] = []
+        with self._or_notice("rules", "your rules cannot be read"):
+            fired = ask(self._rules) if self._rules is not None else []
         for each in fired:
             self.fired(**each.as_dict())
         return fired
+
+    @contextmanager
+    def _or_notice(self, kind: str, what: str) -> Iterator[None]:
+        """A file of rules or reminders that is broken must not stop the turn, so it becomes a notice."""
+        try:
+            yield
+        except HermesError as error:
+            self.notices.add(kind, f"{what}: {error}")
 
     @contextmanager
     def _reading_documents(self) -> Iterator[None]:
@@ -828,39 +831,32 @@ class MemorySession:
 
     def _hear_rules(self) -> None:
         """Keeps the rules and reminders that the person states; a delegated task was worded by a model, not by them."""
-        rules, reminders, said = self._parts.rules, self._parts.reminders, self._said
+        said, turn = self._said, self.turn_context()
         if not said or self._delegated_by is not None:
             return
-        try:
-            if rules is not None:
-                for told in rules.hear(said, self.turn_context()):
-                    self.notices.add("rules", told)
-            if reminders is not None:
-                for told in reminders.hear(said, self._parts.now(), self.turn_context(), lambda: Approvals(self.home)):
+        with self._or_notice("rules", "what you asked for was not kept"):
+            for told in self._rules.hear(said, turn) if self._rules is not None else ():
+                self.notices.add("rules", told)
+            if self._reminders is not None:
+                for told in self._reminders.hear(said, self._parts.now(), turn, lambda: Approvals(self.home)):
                     self.notices.add("reminders", told)
-        except HermesError as error:
-            self.notices.add("rules", f"what you asked for was not kept: {error}")
 
     def _due_reminders(self, typed: str) -> list[Fired]:
         """Reminders that come up with this turn."""
-        if self._parts.reminders is None or self._delegated_by is not None:
-            return []
-        try:
-            return self._parts.reminders.fired(self._parts.now(), public_words(typed))
-        except StorageError as error:
-            self.notices.add("reminders", f"your reminders cannot be read: {error}")
-            return []
+        due: list[Fired] = []
+        if self._reminders is not None and self._delegated_by is None:
+            with self._or_notice("reminders", "your reminders cannot be read"):
+                due = self._reminders.fired(self._parts.now(), public_words(typed))
+        return due
 
     def _note_reminders(self, due: list[Fired]) -> None:
         """What came up does not come up again; the message that carries it is stored already."""
         for each in due:
             self.notices.add("reminders", f"reminder: {each.text} ({each.trigger})")
             self.fired(**each.as_dict())
-        if due and self._parts.reminders is not None:
-            try:
-                self._parts.reminders.fire([each.name for each in due], self._parts.now())
-            except HermesError as error:
-                self.notices.add("reminders", f"a reminder may come up again: {error}")
+        if due and self._reminders is not None:
+            with self._or_notice("reminders", "a reminder may come up again"):
+                self._reminders.fire([each.name for each in due], self._parts.now())
 
     def _called_name(self, call_id: str) -> str:
         calls = (call for message in reversed(self.context.messages) for call in message.get("tool_calls") or ())
@@ -872,7 +868,7 @@ class MemorySession:
         if how == "off" or self.store is None or not said:
             return []
         approvals = Approvals(self.home) if how == STAGE else None
-        return capture_turn(said, self.store, self._parts.memory, approvals, self._turn())
+        return capture_turn(said, self.store, self._parts.memory, approvals, self.turn_context())
 
     def _write_note(self) -> None:
         """Keeps a dated note of what this conversation came to, when something was said since the last one."""
