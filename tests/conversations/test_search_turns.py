@@ -40,6 +40,59 @@ def test_what_the_assistant_said_is_found_in_its_own_turn(db: SessionDB) -> None
     assert db.search("What did I ask about the French omelette?")[0].message_id == asked
 
 
+_LONG = "Here is a plan: charge the camera, pack a bag, check the weather, leave early and take enough to drink. " * 6
+
+
+@pytest.mark.proves("search.who_said_it")
+def test_in_long_messages_words_that_belong_together_count_more_together(db: SessionDB) -> None:
+    (together,) = talk(db, f"{_LONG} Then there was the photography workshop. {_LONG}")
+    (apart,) = talk(db, f"{_LONG} She loves photography. Her father has a workshop. The workshop is new. {_LONG}")
+    for number in range(12):
+        talk(db, f"{_LONG} That is plan {number}.", f"Very well. {_LONG}")
+    found = [hit.message_id for hit in db.search("When was the photography workshop?")]
+    assert found.index(together) < found.index(apart)
+
+
+@pytest.mark.proves("search.who_said_it")
+def test_a_question_about_what_the_person_did_prefers_a_turn_that_tells_it(db: SessionDB) -> None:
+    told, _ = talk(db, "I went to a pottery course and the teacher gave us some clay.", "Good!")
+    wished, _ = talk(db, "Is there a pottery course with a teacher who could lend some clay?", "Yes!")
+    found = [hit.message_id for hit in db.search("When did I attend my pottery course?")]
+    assert found.index(told) < found.index(wished)
+
+
+@pytest.mark.proves("search.who_said_it")
+def test_a_question_about_both_sides_prefers_neither(db: SessionDB) -> None:
+    asked, answered = talk(
+        db, "I plan to repaint the boat in spring.", "Sand the boat before you repaint it in spring."
+    )
+    both = db.search("How did I plan to repaint the boat, and what did you suggest?", explain=True)
+    assert {hit.message_id for hit in both[:2]} == {asked, answered}
+    assert [hit.explanation["role"] for hit in both[:2]] == [0.0, 0.0]
+
+
+@pytest.mark.proves("search.who_said_it")
+def test_no_more_than_three_rules_come_with_an_answer(db: SessionDB) -> None:
+    rules = [talk(db, f"Always mention point {n} when I ask about my resume.", "I will.")[0] for n in range(8)]
+    talk(db, "Which font has my resume?", "Your resume has a serif font.")
+    hits = db.search("Which font did I choose for my resume?", limit=30, explain=True)
+    counted = sorted([hit.explanation["rule"] for hit in hits if hit.message_id in rules], reverse=True)
+    assert counted[0] == counted[2] > counted[3] == counted[7] > 0
+
+
+@pytest.mark.parametrize(
+    ("question", "mode"),
+    [
+        ("What plan did you suggest for my savings, and with what timeline for the house?", "relevance"),
+        ("What was the timeline of my savings?", "coverage"),
+    ],
+)
+@pytest.mark.proves("search.coverage")
+def test_a_word_in_passing_asks_for_no_coverage(db: SessionDB, question: str, mode: str) -> None:
+    talk(db, "My savings are for the house.", "A good plan.")
+    assert db.search(question).mode == mode
+
+
 @pytest.mark.proves("search.who_said_it")
 def test_a_rule_the_person_gave_is_among_the_first_when_help_on_its_topic_is_wanted(db: SessionDB) -> None:
     for number in range(12):

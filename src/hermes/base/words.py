@@ -257,7 +257,7 @@ ASKS_ASSISTANT = re.compile(
 ASKS_ABOUT_ME = re.compile(r"\b(?:i|my|me|mine|i'm|i've|myself)\b", re.IGNORECASE)
 # Questions that want all of a topic over time and not the most similar messages, and the words that ask for it.
 WANTS_COVERAGE = re.compile(
-    r"\b(?:in (?:what|which) order|the order (?:in which|that|of)|order of|chronolog\w*|timeline|sequence of"
+    r"\b(?:in (?:what|which) order|the order (?:in which|that|of)|order of|chronolog\w*|timeline of|sequence of"
     r"|summar(?:y|ies|i[sz]e|i[sz]ed|i[sz]ing)|overview|recap"
     r"|list (?:all|every)|all the (?:times|things|places|topics|rules)|every time"
     r"|how often|how many times|everything (?:i|we|you|about)"
@@ -296,7 +296,14 @@ STATES_RULE = re.compile(
     r"|\bfrom now on\b|\b(?:when|whenever|if) i ask\b",
     re.IGNORECASE,
 )
+RULE_TOPIC = re.compile(r"\b(?:when|whenever|if) i ask (?:you )?(?:about |for )?([^.!?\n]+)", re.IGNORECASE)
 RULE_WORDS = ("always", "never")
+# The person tells what they did or what happened to them, as in "by the way, I just got my first bike".
+TELLS_WHAT_HAPPENED = re.compile(
+    r"\bI(?:'ve| have| had| just| recently| finally| also| actually)*\s+"
+    r"(?:(?!need|thought|wondered|wanted|hoped|mentioned)\w+ed|got|went|bought|did|had|made|took|saw|met|came|spent"
+    r"|found|ran|read|wrote|gave|left|been|was|set)\b|\bmy (?:\w+ ){0,2}(?:was|were|had|came|got)\b"
+)
 ASKS_WHEN = re.compile(r"\bwhen\b|\b(what|which) (date|day|week|month|year|time)\b|\bhow long\b", re.IGNORECASE)
 ASKS_HOW_MANY = re.compile(r"\bhow (many|much|often|old)\b", re.IGNORECASE)
 # Stems that tell a time or a number.

@@ -151,8 +151,9 @@ class SearchEngine:
         rarities = (
             gathered.rarities if gathered else [unit.weight * rarity(messages / 100, messages) for unit in query.units]
         )
+        in_pairs = 2 * sum(any(unspaced_runs(unit.written)) for unit in query.units) > len(query.units)
         statistics = Statistics(message_length=average, rarity=tuple(rarities))
-        ranked = rank(candidates, statistics, self._weights)
+        ranked = rank(candidates, statistics, self._weights, reader if query.question and not in_pairs else None)
         if nearness is not None:
             ranked = fuse(ranked, nearness)
         ranked = self._ordered(ranked, sessions, query, chosen)
@@ -164,8 +165,7 @@ class SearchEngine:
         results = self._served(ranked, sessions, query=query, chosen=chosen, limit=limit)
         if gathered and query.question and chosen.sort == "relevance":
             results.confidence = round(confidence(ranked, statistics, gathered.guessed), 3)
-            pairs = sum(any(unspaced_runs(unit.written)) for unit in query.units)
-            results.weak = results.confidence < expected_confidence(statistics, in_pairs=2 * pairs > len(query.units))
+            results.weak = results.confidence < expected_confidence(statistics, in_pairs=in_pairs)
         results.mode = "coverage" if covers else "relevance"
         results.variants = _variants(written, query.units)
         results.note = results.note or (ONLY_NEAR if results and not scores else self._meaning.note)

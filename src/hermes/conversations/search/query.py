@@ -345,12 +345,15 @@ def plain(text: str, words: Words, *, note: str | None) -> Query:
         coverage=coverage,
         told_by_me=english.TOLD_BY_ME.search(text) is not None,
         wants_help=english.WANTS_HELP.search(text) is not None,
-        about="assistant"
-        if english.ASKS_ASSISTANT.search(text)
-        else "user"
-        if english.ASKS_ABOUT_ME.search(text)
-        else None,
+        about=_about(text),
     )
+
+
+def _about(text: str) -> str | None:
+    """Whose turns a question is about; "what did I plan, and what did you suggest?" is about both."""
+    if english.ASKS_ASSISTANT.search(text):
+        return None if english.TOLD_BY_ME.search(text) else "assistant"
+    return "user" if english.ASKS_ABOUT_ME.search(text) else None
 
 
 def _times_last(text: str, units: dict[str, Unit], words: Words) -> tuple[Unit, ...]:

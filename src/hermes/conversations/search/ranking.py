@@ -7,9 +7,11 @@ transcript of long ones is read from the lengths, not from the data's name.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from sys import intern
 from typing import TYPE_CHECKING
 
@@ -30,8 +32,7 @@ class Weights:
     """How much each feature counts; `hermes bench recall` measures a change."""
 
     turn: float = 1.0
-    near: float = 0.8
-    wide: float = 0.8
+    around: float = 1.2
     session: float = 0.7
     coverage: float = 1.0
     speaker: float = 0.5
@@ -44,13 +45,16 @@ class Weights:
     brief: float = 0.6
     assistant: float = 0.75
     user: float = 0.75
-    rule: float = 1.2
+    rule: float = 2.0
     pair: float = 0.9
     saturation: float = 1.2
     length: float = 0.4
     repeated: float = 0.3
     short_turn: float = 60.0
-    silent: float = 0.5
+    apart: float = 0.6  # how much less surroundings say of turns that are long enough to speak for themselves
+    pairs: float = 2.0
+    exchange: float = 0.6
+    told: float = 0.2
 
 
 @dataclass(slots=True)
@@ -67,6 +71,7 @@ class Candidate:
     named: frozenset[int] = frozenset()
     asks: bool = False
     answers: float = 0.0
+    told: bool = False  # the person tells what happened to them, where the question is about that
     spoken: str = ""  # the role of who speaks
     role: str = ""  # the role that the question asks about, if this is its turn
     rule: float = 0.0
@@ -86,8 +91,13 @@ class Statistics:
     rarity: tuple[float, ...]
 
 
-def rank(candidates: list[Candidate], statistics: Statistics, weights: Weights) -> list[Candidate]:
-    """Sets `score` and `parts` of every candidate and returns them best first."""
+def rank(
+    candidates: list[Candidate], statistics: Statistics, weights: Weights, reader: Reader | None = None
+) -> list[Candidate]:
+    """Sets `score` and `parts` of every candidate and returns them best first.
+
+    With a `reader`, it also looks how near to each other the words stand in the best of them.
+    """
     if not candidates:
         return []
     sessions: dict[int, dict[int, Candidate]] = defaultdict(dict)
@@ -97,6 +107,9 @@ def rank(candidates: list[Candidate], statistics: Statistics, weights: Weights) 
     for members in sessions.values():
         signals.weigh_session(members)
     signals.combine(candidates)
+    if reader is not None:
+        signals.add_pairs(candidates, reader)
+    signals.hold_rules_back(candidates)
     return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.id))
 
 
@@ -139,9 +152,13 @@ def expected_confidence(statistics: Statistics, *, in_pairs: bool) -> float:
 
 
 _FIRST = 5
+_LOOKED_INTO = 40  # of the best candidates, in which places of words are compared
+_TOGETHER = 3  # words apart
+_MOST_RULES = 3
+_SPEAK = {"user", "assistant"}
 _STRATA = 4
 _POOL = 3  # times as many as are shown are spread over time
-_AROUND = ((2, 0.3), (4, 0.15))  # places away, and how much what stands there counts: a topic is a thread of turns
+_AROUND, _ITS_SHARE = (-6, -4, -2, 2, 4, 6), 0.1  # places away that count for a topic, which is a thread of turns
 
 
 def cover(
@@ -186,12 +203,7 @@ def _threads(
             own[session, place] = score, [turn]
     return {
         (session, place): (
-            score
-            + sum(
-                share / 2 * own.get((session, place + side), (0.0,))[0]
-                for away, share in _AROUND
-                for side in (-away, away)
-            ),
+            score + _ITS_SHARE * sum([own.get((session, place + away), (0.0,))[0] for away in _AROUND]),
             turns,
         )
         for (session, place), (score, turns) in own.items()
@@ -204,6 +216,8 @@ class _Signals:
         self._weights = weights
         self._total_rarity = sum(statistics.rarity) or 1.0
         self._shares: dict[int, float] = {}
+        # From 0 in a chat of short turns to 1 where messages are long.
+        self._long = 1 - min(1.0, weights.short_turn / statistics.message_length)
 
     def weigh_session(self, members: dict[int, Candidate]) -> None:
         weights, average, share = self._weights, self._statistics.message_length, self._share
@@ -220,13 +234,19 @@ class _Signals:
             both = share(held | other[0]) if other else own
             candidate.parts = {
                 "turn": turns[place],
-                "near": self._window(around[1:5]),
-                "wide": self._window(around),
+                "around": self._window(around),
                 "session": best,
+                "exchange": self._exchange(candidate, members) if self._long else 0.0,
                 "coverage": (own + weights.pair * (both - own)) ** 2,
                 "phrase": candidate.phrases,
                 "answered": self._answered(candidate, members.get(place - 1)),
             }
+
+    def _exchange(self, candidate: Candidate, members: dict[int, Candidate]) -> float:
+        """A person's turn and the reply to it as one text: what is asked for often stands half in each."""
+        step = {"user": 1, "assistant": -1}.get(candidate.spoken, 0)
+        other = members.get(candidate.place + step)
+        return self.bm25(candidate, *([other] if other and {candidate.spoken, other.spoken} == _SPEAK else []))
 
     def _answered(self, candidate: Candidate, before: Candidate | None) -> float:
         """The question's words in the other's question just before: a short answer seldom repeats them."""
@@ -283,35 +303,51 @@ class _Signals:
 
     def combine(self, candidates: list[Candidate]) -> None:
         weights = self._weights
+        beside = 1 - weights.apart * self._long
         best = {
             name: max([candidate.parts[name] for candidate in candidates]) or 1.0
-            for name in ("turn", "near", "wide", "session")
+            for name in ("turn", "around", "session", "exchange")
         }
         for candidate in candidates:
             # A long turn says enough by itself; a short one is understood through its neighbours, and a reply that is
             # asked for through its question.
             lean = 1.0 if candidate.role == "assistant" else min(1.0, weights.short_turn / max(1.0, candidate.length))
-            brief = weights.brief * lean
-            if not candidate.counts and self._statistics.message_length > weights.short_turn:
-                lean *= weights.silent  # among long turns, what says none of the words is seldom the answer
             parts = candidate.parts
             parts["turn"] *= weights.turn / best["turn"]
-            parts["near"] *= weights.near * lean / best["near"]
-            parts["wide"] *= weights.wide * lean / best["wide"]
-            parts["session"] *= weights.session / best["session"]
+            parts["around"] *= weights.around * lean * beside / best["around"]
+            parts["session"] *= weights.session * beside / best["session"]
+            parts["exchange"] *= weights.exchange * self._long / best["exchange"]
             parts["coverage"] *= weights.coverage
             parts["phrase"] *= weights.phrase
-            parts["answered"] *= weights.answered
-            parts["brief"] = brief
+            parts["answered"] *= weights.answered * beside
+            parts["brief"] = weights.brief * lean
             parts["speaker"] = weights.speaker if candidate.named else 0.0
             parts["asks"] = weights.asks if candidate.asks else 0.0
             parts["answers"] = weights.answers * candidate.answers
+            parts["told"] = weights.told if candidate.told else 0.0
             parts["role"] = getattr(weights, candidate.role) if candidate.role else 0.0
             parts["rule"] = weights.rule * candidate.rule
             parts["date"] = weights.date * candidate.dated
             parts["title"] = weights.title * candidate.title
             candidate.score = sum(parts.values()) * candidate.factor
-        # A rule is shown beside the answer, never in its place.
+
+    def add_pairs(self, candidates: list[Candidate], reader: Reader) -> None:
+        """Long messages hold many words of any question; in the answer, words that belong together stand together."""
+        weight, rarity = self._weights.pairs * self._long / self._total_rarity, self._statistics.rarity
+        if not weight:
+            return
+        for candidate in heapq.nlargest(_LOOKED_INTO, candidates, key=lambda each: each.score):
+            if candidate.held & candidate.held >> 1:
+                found = sum([min(rarity[unit], rarity[unit + 1]) for unit in reader.pairs(candidate.id)])
+                candidate.parts["pairs"] = weight * found
+                candidate.score += weight * found * candidate.factor
+
+    def hold_rules_back(self, candidates: list[Candidate]) -> None:
+        """A few rules are shown beside the answer, never in its place."""
+        rules = sorted([each for each in candidates if each.rule == 1], key=lambda each: -each.score)
+        for candidate in rules[_MOST_RULES:]:
+            candidate.score -= candidate.parts["rule"] * (1 - _PREFERENCE) * candidate.factor
+            candidate.parts["rule"] *= _PREFERENCE
         first = max([candidate.score for candidate in candidates if not candidate.rule], default=math.inf)
         for candidate in candidates:
             if candidate.rule:
@@ -320,7 +356,7 @@ class _Signals:
 
 # Reads what a candidate message says about a query: which words, how often, and who speaks.
 
-_PREFERENCE = 0.4
+_PREFERENCE = 0.24  # of what a rule counts
 _KEPT = 300_000  # stems of messages, each counted once for every message that holds it
 _SIDE_SOURCES = frozenset(("cron", "tool", "subagent"))
 
@@ -328,19 +364,24 @@ _SIDE_SOURCES = frozenset(("cron", "tool", "subagent"))
 class Line:
     """What ranking needs of one message, kept between searches instead of its text."""
 
-    __slots__ = ("asks", "checksum", "counts", "length", "looks_back", "name", "role", "size", "tells", "timestamp")
+    __slots__ = (
+        *("asks", "checksum", "counts", "length", "looks_back", "name", "role", "size"),
+        *("stems", "tells", "timestamp", "topic"),
+    )
 
     def __init__(self, row: Row, words: Words) -> None:
         _, self.role, _, self.timestamp, content, self.name, calls, *_ = row
         self.checksum = row[-1]
         text = readable(unpacked(content)) if content else ""
-        tokens = words.of(f"{text} {called(calls)}" if calls else text)
-        self.counts = dict(Counter(map(intern, tokens)))
-        self.length = len(tokens)
+        self.stems = list(map(intern, words.of(f"{text} {called(calls)}" if calls else text)))
+        self.counts = dict(Counter(self.stems))
+        self.length = len(self.stems)
         self.size = len(content or "") + len(calls or "")
         self.looks_back = only_looks_back(row)
         self.asks = text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f")
         self.tells = _tells(text, self.counts.keys(), self.role)
+        topic = english.RULE_TOPIC.search(text) if "rule" in self.tells else None
+        self.topic = frozenset(words.of(topic[1])) if topic else None
 
 
 def _tells(text: str, stems: KeysView[str], role: str) -> frozenset[str]:
@@ -351,6 +392,7 @@ def _tells(text: str, stems: KeysView[str], role: str) -> frozenset[str]:
         "how many": bool(numbers) or not english.NUMBER_STEMS.isdisjoint(stems),
         "rule": role == "user" and english.STATES_RULE.search(text) is not None,
         "preference": role == "user" and english.STATES_PREFERENCE.search(text) is not None,
+        "happened": role == "user" and english.TELLS_WHAT_HAPPENED.search(text) is not None,
     }
     return frozenset(what for what, so in told.items() if so)
 
@@ -376,6 +418,9 @@ class Lines:
 
     def missing(self, ids: Sequence[int]) -> list[int]:
         return [i for i in ids if i not in self._known]
+
+    def known(self, message_id: int) -> Line | None:
+        return self._known.get(message_id)
 
     def forget(self) -> None:
         self._known.clear()
@@ -425,9 +470,10 @@ class Reader:
             reply=role == "assistant" and query.about != "user",
             asks=line.asks,
             answers=self._answers(line.tells),
+            told=query.about == "user" and "happened" in line.tells,
             spoken=role,
             role=role if role == query.about else "",
-            rule=self._rule(line.tells) if counts and query.question else 0.0,
+            rule=self._rule(line) if counts and query.question else 0.0,
             factor=(0.8 if role == "tool" else 1.0) * (0.7 if session.source in _SIDE_SOURCES else 1.0),
         )
 
@@ -442,6 +488,16 @@ class Reader:
             if count := sum([often for stem, often in stems.items() if stem.startswith(beginning)]):
                 counts[number] = count
         return counts
+
+    def pairs(self, message_id: int) -> set[int]:
+        """The words of the query that stand close to the query's next word in this message."""
+        line, number = self._lines.known(message_id), self._number
+        places = [(at, number[stem]) for at, stem in enumerate(line.stems) if stem in number] if line else []
+        return {
+            min(one, other)
+            for (at, one), (then, other) in pairwise(places)
+            if abs(one - other) == 1 and then - at <= _TOGETHER
+        }
 
     def phrases(self, row: Row) -> float:
         """The share of the phrases quoted in a question that stand in a message."""
@@ -478,11 +534,11 @@ class Reader:
             return 1.0
         return 0.4 if self._query.asks_how_many and "how many" in tells else 0.0
 
-    def _rule(self, tells: frozenset[str]) -> float:
+    def _rule(self, line: Line) -> float:
         """A standing rule belongs to every question on its topic, a preference to a wish for help."""
-        if "rule" in tells:
-            return 1.0
-        return _PREFERENCE if self._query.wants_help and "preference" in tells else 0.0
+        if "rule" in line.tells:
+            return 1.0 if line.topic is None or not line.topic.isdisjoint(self._number) else _PREFERENCE
+        return _PREFERENCE if self._query.wants_help and "preference" in line.tells else 0.0
 
 
 def without_speakers(candidates: list[Candidate], units: int) -> None:
