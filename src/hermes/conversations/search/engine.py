@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hermes.storage.records import Row, Session
 
 # Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
-_READ, _READ_TO_COVER = 70_000, 500_000
+_READ, _READ_TO_COVER = 45_000, 500_000
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
 _SPREAD = 64
 _MOST_FILTERED = 3000

@@ -11,7 +11,7 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import pairwise, repeat
 from sys import intern
 from typing import TYPE_CHECKING
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from hermes.base.words import Words
     from hermes.conversations.search.query import Query
     from hermes.storage.records import Row, Session
+
+    Seen = tuple[int, float, float]  # of a turn: the words it holds, their share of the query, its length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,10 +154,9 @@ def expected_confidence(statistics: Statistics, *, in_pairs: bool) -> float:
 
 
 _FIRST = 5
-_LOOKED_INTO = 40  # of the best candidates, in which places of words are compared
+_LOOKED_INTO = 20  # of the best candidates, in which places of words are compared
 _TOGETHER = 3  # words apart
 _MOST_RULES = 3
-_SPEAK = {"user", "assistant"}
 _STRATA = 4
 _POOL = 3  # times as many as are shown are spread over time
 _AROUND, _ITS_SHARE = (-6, -4, -2, 2, 4, 6), 0.1  # places away that count for a topic, which is a thread of turns
@@ -221,32 +222,35 @@ class _Signals:
 
     def weigh_session(self, members: dict[int, Candidate]) -> None:
         weights, average, share = self._weights, self._statistics.message_length, self._share
-        seen = dict.fromkeys((-3, -2, -1), (0, 0.0, 0))  # before the first turn there is nothing
+        seen: dict[int, Seen] = dict.fromkeys((-3, -2, -1), (0, 0.0, 0))  # before the first turn there is nothing
         for place, candidate in members.items():
             seen[place] = (candidate.held, share(candidate.held), candidate.length)
+        unknown = repeat((0, 0.0, average))
+        exchanges = self._exchanges(members) if self._long else {}
         turns = {place: self._bm25(each.counts, each.length, average) for place, each in members.items()}
         best = max(turns.values())
         at = seen.get
         for place, candidate in members.items():
             held, own, _ = seen[place]
-            around = [at(there) for there in range(place - 3, place + 4)]
-            other = around[2] if candidate.reply else None
-            both = share(held | other[0]) if other else own
+            around = list(map(at, range(place - 3, place + 4), unknown))
+            both = share(held | around[2][0]) if candidate.reply else own
             candidate.parts = {
                 "turn": turns[place],
                 "around": self._window(around),
                 "session": best,
-                "exchange": self._exchange(candidate, members) if self._long else 0.0,
+                "exchange": exchanges.get(place, turns[place]),
                 "coverage": (own + weights.pair * (both - own)) ** 2,
                 "phrase": candidate.phrases,
                 "answered": self._answered(candidate, members.get(place - 1)),
             }
 
-    def _exchange(self, candidate: Candidate, members: dict[int, Candidate]) -> float:
+    def _exchanges(self, members: dict[int, Candidate]) -> dict[int, float]:
         """A person's turn and the reply to it as one text: what is asked for often stands half in each."""
-        step = {"user": 1, "assistant": -1}.get(candidate.spoken, 0)
-        other = members.get(candidate.place + step)
-        return self.bm25(candidate, *([other] if other and {candidate.spoken, other.spoken} == _SPEAK else []))
+        found: dict[int, float] = {}
+        for place, turn in members.items():
+            if turn.spoken == "user" and (reply := members.get(place + 1)) and reply.spoken == "assistant":
+                found[place] = found[place + 1] = self.bm25(turn, reply)
+        return found
 
     def _answered(self, candidate: Candidate, before: Candidate | None) -> float:
         """The question's words in the other's question just before: a short answer seldom repeats them."""
@@ -255,17 +259,14 @@ class _Signals:
         length = max(1.0, candidate.length + before.length / 2)
         return self._share(before.held) * min(1.0, self._weights.short_turn / length)
 
-    def _window(self, turns: list[tuple[int, float, int] | None]) -> float:
+    def _window(self, turns: list[Seen]) -> float:
         """The words that stand in these turns, and a little for each turn that repeats one of them."""
         average = self._statistics.message_length
         words, length, repeated = 0, 0.0, 0.0
-        for turn in turns:
-            if turn is None:
-                length += average
-            else:
-                words |= turn[0]
-                repeated += turn[1]
-                length += turn[2]
+        for held, share, size in turns:
+            words |= held
+            repeated += share
+            length += size
         if not words:
             return 0.0
         weights = self._weights
@@ -292,14 +293,17 @@ class _Signals:
         rarity, k = self._statistics.rarity, k + 1
         return sum([rarity[unit] * count * k / (count + norm) for unit, count in counts.items()])
 
-    def bm25(self, *turns: Candidate) -> float:
-        """Of one turn, or of several as one text."""
-        counts: dict[int, int] = {}
-        for turn in turns:
-            for unit, count in turn.counts.items():
+    def bm25(self, turn: Candidate, reply: Candidate | None = None) -> float:
+        """Of one turn, or of a turn and its reply as one text."""
+        average = self._statistics.message_length
+        if reply is None:
+            return self._bm25(turn.counts, turn.length, average)
+        counts = turn.counts
+        if reply.counts:
+            counts = counts.copy()
+            for unit, count in reply.counts.items():
                 counts[unit] = counts.get(unit, 0) + count
-        length = sum([turn.length for turn in turns])
-        return self._bm25(counts, length, self._statistics.message_length * len(turns))
+        return self._bm25(counts, turn.length + reply.length, 2 * average)
 
     def combine(self, candidates: list[Candidate]) -> None:
         weights = self._weights
@@ -445,14 +449,12 @@ class Reader:
         self._stems = list(self._number.items())
         self._beginnings = [(unit.stem, number) for number, unit in enumerate(query.units) if unit.prefix]
         self._names: dict[str, frozenset[int]] = {}
-        self._titles: dict[int, float] = {}
+        self._sessions: dict[int, tuple[float, float]] = {}
 
     def candidate(self, message_id: int, line: Line, session: Session, place: int) -> Candidate:
         query, role = self._query, line.role
         counts = self._counts(line.counts)
-        held = 0
-        for number in counts:
-            held |= 1 << number
+        title, factor = self._sessions.get(session.key) or self._of_session(session)
         dated = 0.0
         if self._spans:
             moments = (line.timestamp, session.started_at)
@@ -463,27 +465,24 @@ class Reader:
             place=place,
             counts=counts,
             length=line.length,
-            held=held,
+            held=sum([1 << number for number in counts]),
             named=self._name(line.name) if line.name else frozenset(),
             dated=dated,
-            title=self._title(session) if session.title else 0.0,
+            title=title,
             reply=role == "assistant" and query.about != "user",
             asks=line.asks,
-            answers=self._answers(line.tells),
-            told=query.about == "user" and "happened" in line.tells,
+            answers=self._answers(line.tells) if line.tells else 0.0,
+            told="happened" in line.tells and query.about == "user",
             spoken=role,
             role=role if role == query.about else "",
             rule=self._rule(line) if counts and query.question else 0.0,
-            factor=(0.8 if role == "tool" else 1.0) * (0.7 if session.source in _SIDE_SOURCES else 1.0),
+            factor=factor * 0.8 if role == "tool" else factor,
         )
 
     def _counts(self, stems: dict[str, int]) -> dict[int, int]:
         counts: dict[int, int] = {}
-        if stems.keys().isdisjoint(self._number) and not self._beginnings:
-            return counts
-        for stem, number in self._stems:
-            if count := stems.get(stem):
-                counts[number] = counts.get(number, 0) + count
+        for stem, number in [pair for pair in self._stems if pair[0] in stems]:
+            counts[number] = counts.get(number, 0) + stems[stem]
         for beginning, number in self._beginnings:
             if count := sum([often for stem, often in stems.items() if stem.startswith(beginning)]):
                 counts[number] = count
@@ -521,12 +520,12 @@ class Reader:
             known = self._names[name] = frozenset(self._number[token] for token in tokens if token in self._number)
         return known
 
-    def _title(self, session: Session) -> float:
-        known = self._titles.get(session.key)
-        if known is None:
-            tokens = self._lines.words.of(session.title or "")
-            found = {self._number[token] for token in tokens if token in self._number}
-            known = self._titles[session.key] = len(found) / max(1, len(self._query.units))
+    def _of_session(self, session: Session) -> tuple[float, float]:
+        """How much of the query the title holds, and what hits in such a session count."""
+        tokens = self._lines.words.of(session.title) if session.title else []
+        held = len({self._number[token] for token in tokens if token in self._number})
+        factor = 0.7 if session.source in _SIDE_SOURCES else 1.0
+        known = self._sessions[session.key] = (held / max(1, len(self._query.units)), factor)
         return known
 
     def _answers(self, tells: frozenset[str]) -> float:
