@@ -1,4 +1,4 @@
-"""Finds the command that was asked for, loads its module, reads its arguments and runs it."""
+"""Finds the command a person typed, loads only its module, parses its arguments and runs it."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from hermes.cli.catalogue import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-_INTERRUPTED = 130
+_INTERRUPTED = 130  # as shells report Ctrl-C: 128 and the number of SIGINT
 _PROGRAM, _SLASH = "hermes ", "/"  # what comes before a command at a shell, and in the chat
-_SENTENCE = 3  # words after a guessed command that make it look like a question to the model
+_SENTENCE = 3  # with so many words after it, a guessed command looks like a question to the model
 _GLOBAL_OPTIONS = ("--home", "--profile", "--user")
 
 
@@ -43,16 +43,16 @@ def run(arguments: list[str]) -> int:
         if words[-1:] and words[-1] in _GLOBAL_OPTIONS and "--" not in words:
             raise SettingsError(f"{words[-1]} needs a value (`hermes --help`)")
         command = _find_command(words, _PROGRAM)
-        gc.enable()
+        gc.enable()  # __main__ switched it off while modules load
         code = command(context)
         sys.stdout.flush()
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, stopped reading; Python would complain again when it exits
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ui.OK
     except KeyboardInterrupt:
         return _INTERRUPTED
     except OSError as error:
-        if error.filename is None:  # standard output: see __main__
+        if error.filename is None:  # standard output: __main__ handles it
             raise
         from hermes.storage.files import explain  # a refusal by the system that no lower layer explained
 
@@ -66,7 +66,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _take_global_options(arguments: list[str]) -> tuple[dict[str, str], list[str]]:
-    """`--home`, `--profile` and `--user` with their values, wherever they are, and the other arguments."""
+    """Takes `--home`, `--profile` and `--user` out of the arguments, wherever they are; returns them and the rest."""
     chosen: dict[str, str] = {}
     rest: list[str] = []
     words = iter(arguments)
@@ -86,12 +86,12 @@ def _take_global_options(arguments: list[str]) -> tuple[dict[str, str], list[str
 
 
 def _run_in_chat(words: list[str], context: ui.Context) -> int:
-    """Runs one command on a home that is known already; the chat shows its errors as its own."""
+    """Runs a command that was typed in the chat, on the chat's home; the chat shows its errors."""
     return _find_command(words, _SLASH)(context)
 
 
 def _find_command(words: list[str], before: str) -> Callable[[ui.Context], int]:
-    """The command the words ask for, with its arguments parsed; help texts are commands too."""
+    """Resolves words to a command with parsed arguments; `--help` and `--version` are commands too."""
     if words[:1] in (["-h"], ["--help"]):
         return lambda _: _say(top_help(__version__))
     if words[:1] == ["help"]:
@@ -137,7 +137,7 @@ def _parsed(name: str, module: str, summary: str, words: list[str], before: str)
 
 
 def _run_for_provider(name: str, rest: list[str], context: ui.Context) -> int:
-    """A word that is none of our commands may be one of the memory provider in use."""
+    """Runs a command that the memory provider in use brings; for any other word, an error with a hint."""
     try:
         settings = context.settings
         in_use = name in (settings.text("memory.provider"), *settings.texts("memory.providers"))
@@ -156,7 +156,7 @@ def _run_for_provider(name: str, rest: list[str], context: ui.Context) -> int:
 
 
 def _hint(words: list[str], known: Iterable[str], *, group: str = "", before: str = _PROGRAM) -> tuple[str, bool]:
-    """A hint such as "; try `hermes setup`" or "; did you mean list?"; whether the word is in a table of guesses."""
+    """A hint such as "; try `hermes setup`" or "; did you mean list?", and whether it is from commands.txt."""
     from hermes.settings.schema import nearest
 
     word, rest = words[0].lower(), words[1:]
@@ -182,7 +182,7 @@ def _say(text: str, code: int = ui.OK) -> int:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """Made for every option that is added; without a width argparse would load shutil to ask for it."""
+    """Makes argparse's formatter with a width: without one, argparse would load shutil for every option."""
     try:
         width = int(os.environ.get("COLUMNS") or os.get_terminal_size().columns)
     except (OSError, ValueError):
@@ -191,7 +191,7 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse that raises a SettingsError for wrong words, with the nearest option."""
+    """An argparse parser that raises SettingsError for wrong words, with the nearest option, instead of exiting."""
 
     def parse_args(self, words: Any = None, namespace: Any = None) -> Any:
         given, unknown = self.parse_known_args(words, namespace)

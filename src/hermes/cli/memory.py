@@ -38,10 +38,10 @@ BY_HAND = Cause(origin="user", note="from the command line")
 
 
 def open_store(context: ui.Context, given: ui.Given | None = None) -> MemoryStore:
-    """The store, with the notes of the project that was named; they are the target then, unless another was named.
+    """Opens memory with the notes of the named project, which becomes the target unless another one was named.
 
-    Where only the target is named, they are those of the repository around the current folder, as in a chat there.
-    What is changed in it is kept for the memory providers of the settings.
+    If only the target `project` is named, the project is the repository around the current folder, as in a chat there.
+    Changes are also queued for the memory providers in the settings.
     """
     words, target = getattr(given, "project", None), getattr(given, "target", None)
     if given is not None and target == "":
@@ -61,7 +61,7 @@ def open_store(context: ui.Context, given: ui.Given | None = None) -> MemoryStor
 
 
 def _numbered(store: MemoryStore, target: str, word: str, given: ui.Given) -> str:
-    """The entry that has this number in the list; "" when there is none, or the word is meant as text."""
+    """The entry with this number in the list; "" if there is none, or if `--text` says that the word is text."""
     if given.text or not (word.isascii() and word.isdecimal()):
         return ""
     entries = store.entries(target)
@@ -69,7 +69,7 @@ def _numbered(store: MemoryStore, target: str, word: str, given: ui.Given) -> st
 
 
 def report(given: ui.Given, *writes: Written, several: bool = False) -> None:
-    """Says what a write did; with `several`, scripts get a list."""
+    """Prints what writes did; with `several`, JSON is a list even for one."""
     documents = [
         {**ui.pick(each, "target", "message"), "change": each.change.id if each.change else None, **after(each)}
         for each in writes
@@ -78,13 +78,13 @@ def report(given: ui.Given, *writes: Written, several: bool = False) -> None:
 
 
 def after(written: Written) -> dict[str, Any]:
-    """How the file is after a write, for JSON."""
+    """The state of a memory file after a write, for JSON."""
     archived = [ui.pick(each, "entry", "reason") for each in written.archived]
     return {"usage": written.usage, "entries": list(written.entries), "archived": archived}
 
 
 def in_words(written: Written) -> str:
-    """What a write did; one with a limit also says how full its file is now."""
+    """What a write did, and how full its file is now if it has a limit."""
     change = f", change {written.change.id}" if written.change else ""
     return f"{written.message} ({written.target}: {written.usage}{change})" if written.limit else written.message
 
@@ -109,6 +109,7 @@ def _chosen(store: MemoryStore, given: ui.Given) -> Sequence[str]:
 
 
 def memory_restore(given: ui.Given, context: ui.Context) -> None:
+    """Puts an archived entry back into memory."""
     store = open_store(context, given)
     archived = [each for target in store.targets for each in store.archived(target)]
     wanted = find([each for each in archived if given.target in (None, each.target)], given.words)
@@ -139,6 +140,7 @@ def _entry(store: MemoryStore, given: ui.Given) -> tuple[str, str]:
 
 
 def memory_list(given: ui.Given, context: ui.Context) -> None:
+    """Prints the entries with their numbers, pins and outside origins, or with `--archived` the archive."""
     store = open_store(context, given)
     if given.archived:
         _list_archived(given, store)
@@ -163,7 +165,7 @@ def memory_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def _namesakes(store: MemoryStore) -> list[str]:
-    """Where the notes of a project without any may be: those of a repository stay with the place it was in."""
+    """Hints for a project without notes: they may be under its old path, if the repository was moved."""
     folder = os.path.dirname(os.path.dirname(store.path("project")))
     return [
         f"      there are notes of {each}, which was elsewhere (`hermes memory list --project {each}`); if it was "
@@ -173,7 +175,7 @@ def _namesakes(store: MemoryStore) -> list[str]:
 
 
 def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str, Any]:
-    """What is known about the entries besides their text; one that is removed meanwhile may have no marks."""
+    """What is known about the entries besides their text; an entry that was just removed may have no marks."""
     marks, origins = store.marks(target), provenance(entries, store.history(target)[0])
     return {
         "origins": {entry: origins[entry].origin for entry in entries},
@@ -184,6 +186,7 @@ def _beside(store: MemoryStore, target: str, entries: Sequence[str]) -> dict[str
 
 
 def memory_show(given: ui.Given, context: ui.Context) -> None:
+    """Prints one entry with its origin, its use and its earlier values."""
     store, words = open_store(context, given), " ".join(given.which)
     entries = store.entries(given.target)
     with _hinting_at_target(store, given, words):
@@ -217,6 +220,7 @@ def memory_show(given: ui.Given, context: ui.Context) -> None:
 
 
 def memory_conflicts(given: ui.Given, context: ui.Context) -> None:
+    """Lists entries that may contradict each other, or settles one of these conflicts."""
     store = open_store(context, given)
     found = [each for target in _chosen(store, given) for each in store.conflicts(target)]
     if given.settle:
@@ -244,14 +248,17 @@ def _day(moment: float) -> str:
 
 
 def memory_add(given: ui.Given, context: ui.Context) -> None:
+    """Adds an entry; `-` reads it from standard input."""
     report(given, open_store(context, given).add(given.target, _content(given.content), cause=BY_HAND))
 
 
 def memory_replace(given: ui.Given, context: ui.Context) -> None:
+    """Replaces an entry, named by its number or by words that only it contains."""
     _change_entry(given, context, given.old_text, _content([given.content]))
 
 
 def memory_remove(given: ui.Given, context: ui.Context) -> None:
+    """Removes an entry, named by its number or by words that only it contains."""
     _change_entry(given, context, " ".join(given.old_text), None)
 
 
@@ -261,14 +268,14 @@ def _change_entry(given: ui.Given, context: ui.Context, words: str, content: str
         entry = _numbered(store, given.target, words, given)
         change = store.remove if content is None else partial(store.replace, content=content)
         written = change(given.target, entry or words, cause=BY_HAND, whole=bool(entry))
-    if words.isdecimal() and written.change is not None:  # a person who gave a number sees which entry it was
+    if words.isdecimal() and written.change is not None:  # after a number, show which entry it was: numbers move
         written = written.saying(f"{written.message} It was {preview(written.change.removed()[0])!r}.")
     report(given, written)
 
 
 @contextmanager
 def _hinting_at_target(store: MemoryStore, given: ui.Given, words: str) -> Iterator[None]:
-    """An entry that is not in this target may be in another one: `--target` is easily forgotten."""
+    """Replaces the error for an unknown entry by a hint if another target has it: `--target` is easily forgotten."""
     try:
         yield
     except WriteRefused as refused:
@@ -297,6 +304,7 @@ def _content(words: list[str]) -> str:
 
 
 def memory_log(given: ui.Given, context: ui.Context) -> None:
+    """Prints the changes of memory, newest first; with `--session`, also how that conversation learned of them."""
     changes = _changes(open_store(context, given), given.target)
     told = _told(given.session, context, changes) if given.session else {}
     wanted = [each for each in changes if any(given.grep in entry for entry in each.removed() + each.added())]
@@ -318,7 +326,7 @@ def memory_log(given: ui.Given, context: ui.Context) -> None:
 
 
 def _told(name: str, context: ui.Context, changes: list[Change]) -> dict[str, str]:
-    """How a conversation learnt of changes; loaded only when it is asked for."""
+    """How a conversation learned of each change; imports here, because most calls do not need it."""
     from hermes.cli.sessions import named, open_existing
     from hermes.session.receipts import how_told
 
@@ -327,6 +335,7 @@ def _told(name: str, context: ui.Context, changes: list[Change]) -> dict[str, st
 
 
 def memory_undo(given: ui.Given, context: ui.Context) -> None:
+    """Takes back one change, by default the newest that was not undone."""
     store = open_store(context, given)
     changes = _changes(store)
     change = _find(store, given.change) if given.change else newest_to_undo(changes)
@@ -338,6 +347,7 @@ def memory_undo(given: ui.Given, context: ui.Context) -> None:
 
 
 def memory_diff(given: ui.Given, context: ui.Context) -> None:
+    """Prints what one change did, or with `--since` everything that changed from it on."""
     store = open_store(context, given)
     change = _find(store, given.since or given.change)
     removed, added = change.removed(), change.added()

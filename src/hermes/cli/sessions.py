@@ -1,4 +1,4 @@
-"""`hermes sessions` and `receipts`: find, read, change and repair conversations, and see what answers rest on."""
+"""`hermes sessions` and `receipts`: find, read, change and repair conversations, and see what answers are based on."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _show_context(given: ui.Given, db: SessionDB, session: Session) -> None:
     if given.context and not found:
         raise NotFound(f"there is no turn {given.context}; `hermes sessions show {session.id} --context` lists them")
     masked = cache(mask_secrets)  # a prompt stays the same from turn to turn
-    for part in (part for turn in found for part in parts_of(turn)):  # texts are read on screens and handed on
+    for part in (part for turn in found for part in parts_of(turn)):  # mask: people show and share what they print
         text = part.pop("text")
         if given.text:
             part["text"] = text if text is None else masked(text)
@@ -67,7 +67,7 @@ def _show_context(given: ui.Given, db: SessionDB, session: Session) -> None:
 
 
 def _turn_lines(turn: dict[str, Any], before: dict[str, Any] | None) -> Iterator[str]:
-    """The text of a prompt that is the same as at the turn before is not repeated."""
+    """Yields the lines of one turn; does not repeat the text of a prompt that equals the one in `before`."""
     yield f"turn {turn['turn']}  {ui.when(turn['at'])[:16]}  {ui.cut(ui.visible(turn['said']), _SAID)}"
     yield _row("prompt", _prompt(turn["prompt"]) + (f"; {counted(turn['tools'], 'tool')}" if turn["tools"] else ""))
     if turn["prompt"] != before:
@@ -142,6 +142,7 @@ _NO_FIGURES = {
 
 
 def sessions_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists the latest conversations, or with `--all` every session, and imports that were interrupted."""
     db = open_past(context.home)
     if db is None:
         ui.show(given, [], _NONE_YET)
@@ -160,7 +161,7 @@ def sessions_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def _table(rows: list[Session]) -> list[str]:
-    """One line each; on a terminal below a header, and no wider than it."""
+    """A line for each session; on a terminal with a header, and cut to its width."""
     wide = max((len(session.id) for session in rows), default=0)
     columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
     lines = []
@@ -177,6 +178,7 @@ def _table(rows: list[Session]) -> list[str]:
 
 
 def sessions_search(given: ui.Given, context: ui.Context) -> int:
+    """Prints the best matches for a question; refused if there are none, so that scripts notice."""
     query = " ".join(given.question)
     if not query.strip():
         raise SettingsError("the question is empty; type a few words, or list the newest with `hermes sessions list`")
@@ -209,7 +211,7 @@ def sessions_search(given: ui.Given, context: ui.Context) -> int:
 
 
 def _by_meaning(context: ui.Context) -> str:
-    """How to add search by meaning when words find nothing, unless it is installed or switched off."""
+    """A hint how to install search by meaning, unless it is installed or switched off."""
     from hermes.base.errors import command as install_command
     from hermes.conversations.search.semantic import static_vectors
 
@@ -245,6 +247,7 @@ def _beginning(message: StoredMessage) -> str:
 
 
 def sessions_show(given: ui.Given, context: ui.Context) -> None:
+    """Prints a conversation, or what its model saw, its receipt or its ledger."""
     if given.text and given.context is None:
         raise SettingsError(f"--text belongs to --context: `hermes sessions show {given.session} --context 1 --text`")
     with open_existing(context) as db:
@@ -312,6 +315,7 @@ def _print_message(message: StoredMessage, *, sign: str) -> None:
 
 
 def sessions_stats(given: ui.Given, context: ui.Context) -> None:
+    """Prints how many conversations and messages there are, from where and when, and their size on disk."""
     db = open_past(context.home)
     if db is None:
         ui.show(given, _NO_FIGURES, _NONE_YET)
@@ -338,10 +342,11 @@ def sessions_stats(given: ui.Given, context: ui.Context) -> None:
 _MOST_LISTED = 10  # conversations of a preview
 
 
-_EMBEDDED_AT_ONCE = 1_000
+_EMBEDDED_AT_ONCE = 1_000  # messages between two updates of the progress
 
 
 def sessions_rename(given: ui.Given, context: ui.Context) -> None:
+    """Gives a conversation another title; it must be named exactly."""
     with open_existing(context) as db:
         session = named_exactly(db, given.session)
         title = db.rename(session.id, " ".join(given.title))
@@ -350,6 +355,7 @@ def sessions_rename(given: ui.Given, context: ui.Context) -> None:
 
 
 def sessions_delete(given: ui.Given, context: ui.Context) -> None:
+    """Deletes whole conversations after asking; each must be named exactly."""
     with open_existing(context) as db:
         chosen = {session.root: session for session in (named_exactly(db, name) for name in given.sessions)}.values()
         names = ", ".join(f"{name_of(session)!r} ({session.id})" for session in chosen)
@@ -359,6 +365,7 @@ def sessions_delete(given: ui.Given, context: ui.Context) -> None:
 
 
 def sessions_prune(given: ui.Given, context: ui.Context) -> None:
+    """Deletes conversations that have not been used for a number of days, after asking."""
     days = context.settings.get("sessions.retention_days") if given.older_than is None else given.older_than
     unused = counted(days, "day")
     with open_existing(context) as db:
@@ -385,13 +392,13 @@ def sessions_prune(given: ui.Given, context: ui.Context) -> None:
 
 
 def _remove(db: SessionDB, chosen: Iterable[Session]) -> dict[str, Any]:
-    """Deletes whole conversations, part by part; branches that grew out of them stay."""
+    """Deletes whole conversations, the last part first; branches of them stay."""
     sessions: list[str] = []
     messages, rows = 0, list(chosen)
     with ui.Progress("deleting", len(rows)) as progress:
         for done, session in enumerate(rows, start=1):
             for part in reversed(db.lineage(session.id)):
-                if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
+                if db.find_session(part.id) is not None:  # a delegated part is deleted with the session that started it
                     messages += part.message_count
                     sessions.append(part.id)
                     db.delete(part.id)
@@ -406,6 +413,7 @@ def _show_removed(given: ui.Given, removed: dict[str, Any], **more: bool) -> Non
 
 
 def sessions_optimize(given: ui.Given, context: ui.Context) -> None:
+    """Merges the index, computes missing vectors, and with `--vacuum` gives free space back to the disk."""
     with open_existing(context) as db:
         upkeep = Maintenance.of_db(db)
         before = upkeep.sizes()
@@ -431,7 +439,7 @@ def sessions_optimize(given: ui.Given, context: ui.Context) -> None:
 
 
 def settle(upkeep: Maintenance) -> int:
-    """Merges the pieces of the index; in how many steps."""
+    """Merges the pieces of the index and shows the progress; returns the number of steps."""
     steps = 0
     with ui.Progress("merging the index, step") as progress:
         for steps in upkeep.settle():
@@ -440,6 +448,7 @@ def settle(upkeep: Maintenance) -> int:
 
 
 def sessions_repair(given: ui.Given, context: ui.Context) -> None:
+    """Repairs the database file, then adds what could not be stored while it was damaged."""
     from hermes.storage.local.repair.check import repair
 
     path = given.path or context.home.join(DATABASE)
@@ -452,7 +461,7 @@ def sessions_repair(given: ui.Given, context: ui.Context) -> None:
 
 
 def _added(home: Home) -> list[str]:
-    """What could not be stored while the database was damaged."""
+    """Adds conversations that could not be stored while the database was damaged; returns what to tell the person."""
     if not os.path.isdir(home.join(UNSAVED)):
         return []
     from hermes.session.unsaved import take_up
@@ -488,6 +497,7 @@ def _repair_lines(told: Repair, *, dry_run: bool) -> Iterator[str]:
 
 
 def sessions_restore(given: ui.Given, context: ui.Context) -> None:
+    """Makes a new session that holds everything a compaction replaced; the compacted one stays."""
     with open_existing(context) as db:
         session = db.tip(named(db, given.session).id)
         contexts = Contexts(db)
@@ -500,12 +510,13 @@ def sessions_restore(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, document, held, f"`hermes --resume {restored}` continues it; its model needs room for all of it")
 
 
-_CANDIDATES = 5
-_LOOKED_AT = 500
+_CANDIDATES = 5  # conversations that an error suggests
+_LOOKED_AT = 500  # newest sessions whose titles are compared with a mistyped one
 _MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
 
 
 def open_existing(context: ui.Context) -> SessionDB:
+    """Opens the conversations of the home; raises `NotFound` if there are none yet."""
     db = open_past(context.home)
     if db is None:
         raise NotFound("there are no conversations yet; `hermes sessions import FILE` brings some in")
@@ -513,7 +524,7 @@ def open_existing(context: ui.Context) -> SessionDB:
 
 
 def named(db: SessionDB, name: str) -> Session:
-    """The conversation a person means: its id or title, or a part of one that no other has."""
+    """Finds the conversation a person means: by id or title, or by a part of one that no other contains."""
     if session := db.resolve(name):
         return session
     alike = db.resembling(name, _CANDIDATES + 1) if name.strip() else []
@@ -525,7 +536,7 @@ def named(db: SessionDB, name: str) -> Session:
 
 
 def named_exactly(db: SessionDB, name: str) -> Session:
-    """As `named`, for what cannot be taken back: a part of a title is not enough."""
+    """Finds a conversation for a change: a part of a title is not enough, because a wrong guess could delete it."""
     return db.resolve(name) or _not_found(db, name)
 
 
@@ -544,16 +555,18 @@ def _listed(sessions: list[Session]) -> str:
 
 
 def highlighted(snippet: str) -> str:
-    """Found words in bold where styles are allowed, between marks elsewhere."""
+    """Shows found words in bold where styles are allowed; elsewhere their marks stay."""
     text = " ".join(ui.visible(snippet).split())
     return _MARKED.sub("\x1b[1m\\1\x1b[0m", text) if ui.has_styles(sys.stdout) else text
 
 
 def name_of(session: Session) -> str:
+    """The title of a session, else its first words, safe to show: one line, secrets masked."""
     return ui.visible(" ".join(mask_secrets(session.title or session.preview or "(empty)").split()))
 
 
 def as_json(session: Session) -> dict[str, Any]:
+    """A session as a document for scripts; secrets in its texts are masked."""
     names = ("title", "source", "model", "project", "started_at", "last_active", "ended_at", "end_reason")
     found = {"session_id": session.id, **ui.pick(session, *names, "archived", "message_count", "tool_call_count")}
     found["preview"] = session.preview
@@ -561,7 +574,7 @@ def as_json(session: Session) -> dict[str, Any]:
 
 
 def project_option(words: str | None) -> str | None:
-    """The project a person means: `.` and paths name the repository there, anything else is a project's name."""
+    """Resolves a project option: `.` and paths mean the repository there, anything else is a project's name."""
     if words is None or not (words in (".", "..") or os.sep in words):
         return words
     return named_project(words)
@@ -571,7 +584,7 @@ _FEW = 8  # messages of the history that are listed one by one
 
 
 def one_line(receipt: Receipt) -> str:
-    """A receipt in a footer: what was written, what waits, the share from the cache, the cost."""
+    """A receipt in one line, for below an answer: tokens, share from the cache, cost, writes, what waits."""
     parts = [f"receipt {receipt.id}", "" if receipt.intact else receipt.state.upper(), *_figures(receipt)]
     if receipt.written:
         parts.append(counted(len(receipt.written), "write"))
@@ -583,7 +596,7 @@ def one_line(receipt: Receipt) -> str:
 
 
 def receipt_lines(receipt: Receipt, *, everything: bool = False) -> Iterator[str]:
-    """A receipt for a person; a long history is one line, unless `everything` is set."""
+    """A receipt in lines for a person; a long history takes one line, unless `everything` is set."""
     yield f"receipt {receipt.id}  {receipt.state}"
     for problem in receipt.problems:
         yield f"  problem    {problem}"
@@ -643,6 +656,7 @@ def _masked(text: str, longest: int = _TEXT) -> str:
 
 
 def receipts_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists the receipts of a conversation, by default of the latest one."""
     with open_existing(context) as db:
         session = named(db, given.session) if given.session else next(iter(db.list_sessions(limit=1, begun=True)), None)
         if session is None:
@@ -654,12 +668,14 @@ def receipts_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def receipts_show(given: ui.Given, context: ui.Context) -> None:
+    """Prints one receipt."""
     with open_existing(context) as db:
         found = Receipts(context.home, db).get(given.receipt)
     ui.show(given, found.as_dict(), *receipt_lines(found, everything=given.all))
 
 
 def receipts_verify(given: ui.Given, context: ui.Context) -> int:
+    """Checks the seals of receipts; refused if one was changed after it was sealed."""
     with open_existing(context) as db:
         session = named(db, given.session).id if given.session else ""
         found = list(Receipts(context.home, db).verify(session))
@@ -677,7 +693,7 @@ def receipts_verify(given: ui.Given, context: ui.Context) -> int:
 
 
 def _on_item(act: Callable[[Receipts, str, int, ui.Given], str]) -> Callable[[ui.Given, ui.Context], None]:
-    """A command about one item of a receipt: `act` gets the receipts, the id and the number, and says what it did."""
+    """Makes a command about one item of a receipt; `act` does the work and returns what to say."""
 
     def command(given: ui.Given, context: ui.Context) -> None:
         with open_existing(context) as db:

@@ -1,4 +1,4 @@
-"""What every command gets, and how it prints, asks and shows progress: text for people, JSON for scripts."""
+"""What commands share: their context, output (text for people, JSON for scripts), questions and progress."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 
-OK, REFUSED, USAGE = 0, 1, 2
+OK, REFUSED, USAGE = 0, 1, 2  # exit codes
 Given = argparse.Namespace  # the options of a command, as they were given
 
 
 class Context:
-    """What every command gets: where home is and what its settings say, found out when first asked."""
+    """What every command receives besides its options: the home and its settings, each loaded on first use."""
 
     def __init__(
         self, home: str | None, profile: str | None, user: str | None, run: Callable[[list[str], Context], int]
@@ -37,6 +37,7 @@ class Context:
 
     @property
     def home(self) -> Home:
+        """The home that the options and the environment name; raises if a named profile or person does not exist."""
         if self._home is None:
             from hermes.settings.home import locate_home
 
@@ -52,6 +53,7 @@ class Context:
 
     @property
     def settings(self) -> Settings:
+        """The settings of the home, loaded once per command."""
         if self._settings is None:
             from hermes.settings.config import load_settings
 
@@ -59,7 +61,7 @@ class Context:
         return self._settings
 
     def run(self, words: list[str]) -> int:
-        """Another command on the same home, as the chat runs them."""
+        """Runs another command on the same home, as the chat does for slash commands."""
         return self._run(words, self)
 
 
@@ -72,13 +74,13 @@ def _person_home(home: Home, name: str) -> Home:
     except NotFound:
         from hermes.settings.people import People
 
-        return People(home).home_of(name)  # perhaps another server of the same database added them
+        return People(home).home_of(name)  # another server of the same database may have added them
 
 
-# How commands print: plain lines for people, one JSON document for scripts.
+# Output: plain lines for people, one JSON document for scripts.
 
-# What would move the cursor, change colours or answer questions when it reaches a terminal. Bold, which our own lines
-# use for found words, is let through: it can do no harm.
+# Characters that would move the cursor, change colours, reverse the direction of text or make a terminal answer. Bold,
+# which our own lines use for found words, passes: it can do no harm.
 _CONTROL = "(?!\x1b\\[[01]m)[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 
 
@@ -90,24 +92,25 @@ def has_styles(stream: TextIO) -> bool:
 
 
 def print_json(document: Any) -> None:
+    """Prints a document for scripts."""
     import json
 
     line(json.dumps(document, ensure_ascii=False, indent=2))
 
 
 def line(text: str) -> None:
-    """Prints whatever the terminal can show; a character it cannot show becomes an escape, never an error."""
+    """Prints a line for people; characters that the terminal cannot show become escapes."""
     encoding = sys.stdout.encoding or "utf-8"
     print(visible(text).encode(encoding, "backslashreplace").decode(encoding))
 
 
 def problem(text: object) -> None:
-    """A line on standard error, which may name files and quote texts that others wrote."""
+    """Prints a problem on standard error, made visible because it may quote text that others wrote."""
     print(f"hermes: {visible(str(text))}", file=sys.stderr)
 
 
 def failure(error: Exception, code: int, *, as_json: bool) -> None:
-    """Why a command failed, on standard error: a line for people, a JSON object in one line for scripts."""
+    """Prints on standard error why a command failed: a line for people, one line of JSON for scripts."""
     if not as_json:
         problem(error)
         return
@@ -117,9 +120,9 @@ def failure(error: Exception, code: int, *, as_json: bool) -> None:
 
 
 def visible(text: str) -> str:
-    """The text with control characters as escapes, those of JSON, so that it cannot act on the terminal."""
+    """Replaces control characters by JSON's escapes, so that the text cannot act on the terminal."""
     if text.replace("\n", "").replace("\t", "").isprintable():
-        return text  # nearly always, and then a short command need not compile the expression
+        return text  # nearly always, and then a short command does not load `re`
     import re
 
     return re.sub(_CONTROL, lambda found: f"\\u{ord(found[0]):04x}", text.replace("\r\n", "\n"))
@@ -136,7 +139,7 @@ def show(given: Given, document: Any, *lines: str) -> None:
 
 @contextmanager
 def needing(extra: str) -> Iterator[None]:
-    """What is imported inside belongs to an extra; without it, the error says how to get it."""
+    """Turns a failed import inside the block into an error that says how to install the extra."""
     try:
         yield
     except ImportError as error:
@@ -149,11 +152,12 @@ def pick(thing: object, *names: str) -> dict[str, Any]:
 
 
 def when(moment: float) -> str:
+    """Writes a moment in local time: `2026-03-07 14:00:00`."""
     return in_words(moment, "%Y-%m-%d %H:%M:%S")
 
 
 def tell_damaged(count: int) -> int:
-    """The exit code of an export, after saying what could not be part of it."""
+    """Reports damaged messages that an export left out; returns its exit code."""
     if not count:
         return OK
     problem(f"{count:,} damaged messages were left out; `hermes sessions repair` checks the database")
@@ -161,6 +165,7 @@ def tell_damaged(count: int) -> int:
 
 
 def bytes_in_words(count: int) -> str:
+    """Writes a size for people: `1.5 MB`."""
     for size, unit in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if count >= size:
             return f"{count / size:,.1f} {unit}"
@@ -168,6 +173,7 @@ def bytes_in_words(count: int) -> str:
 
 
 def moment_option(read: Callable[[str, float], float], text: str | None) -> float | None:
+    """Reads an option such as `--since`, relative to now; None when it was not given."""
     return None if text is None else read(text, time.time())
 
 
@@ -182,12 +188,12 @@ def indented(text: str, prefix: str) -> str:
     return prefix + text.replace("\n", "\n" + " " * len(prefix))
 
 
-_BETWEEN_UPDATES = 0.1
-_WIDTH = 24
+_BETWEEN_UPDATES = 0.1  # seconds
+_WIDTH = 24  # characters of the bar
 
 
 class Progress:
-    """A line on standard error that shows the progress of long work; silent unless that is a terminal.
+    """Shows the progress of long work in one line on standard error; silent unless that is a terminal.
 
     `total` is 0 when the end is not known; then only the count is shown.
     """
@@ -206,6 +212,7 @@ class Progress:
         self.close()
 
     def update(self, done: int) -> None:
+        """Shows how much is done, at most ten times a second; call it as often as is convenient."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _BETWEEN_UPDATES
@@ -216,12 +223,12 @@ class Progress:
         self._write(f"{self._label} {text}")
 
     def stage(self, what: str, done: int, total: int) -> None:
-        """For work in several stages, each with a name and a count of its own."""
+        """Shows a stage of the work by name, with its own count."""
         amount = f" {done:,} of {total:,}" if total else f" {done:,}" if done else ""
         self._write(f"{what}{amount}")
 
     def close(self) -> None:
-        """Clears the line, so that what follows starts on a clean one."""
+        """Clears the line, so that the next output starts on a clean one."""
         if self._shown:
             self._write("")
         self._shown = False
@@ -236,15 +243,15 @@ _LOOK_EVERY = 0.1  # seconds
 
 
 def read_line(prompt: str) -> str:
-    """A line that a person types; Ctrl-C ends it whenever it is pressed.
+    """Reads a line that a person types; Ctrl-C interrupts it at any moment.
 
-    `input` misses one that comes when the prompt stands there and it does not yet wait for a key.
+    `input` misses a Ctrl-C between showing its prompt and waiting for a key.
     """
     import select
 
     print(prompt, end="", flush=True)
     while not select.select([sys.stdin], [], [], _LOOK_EVERY)[0]:
-        continue  # what was pressed meanwhile is noticed here
+        continue  # Python raises a pending KeyboardInterrupt here
     line = sys.stdin.readline()
     if not line:
         raise EOFError
@@ -257,12 +264,13 @@ def confirmed(question: str) -> bool:
 
 
 def confirm(given: Given, question: str, otherwise: str) -> None:
-    """Asks before something that cannot be undone, unless `--yes` was given; `otherwise` is the refusal."""
+    """Asks before something that cannot be undone, unless `--yes` was given; raises `otherwise` without a yes."""
     if not given.yes and not confirmed(question):
         raise NotConfirmed(otherwise)
 
 
 def said_yes(question: str) -> bool:
+    """Asks a question that a plain Enter answers with no."""
     try:
         return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
     except EOFError:  # Ctrl-D
@@ -271,19 +279,20 @@ def said_yes(question: str) -> bool:
 
 
 def ask(question: str, suggested: str = "") -> str:
+    """Asks for a text; Enter takes the suggested one."""
     said = input(f"{question}{f' [{suggested}]' if suggested else ''}: ").strip()
     return said or suggested
 
 
 def ask_secret(question: str, *, kept: bool) -> str:
-    """What is typed is not shown; Enter keeps what there is."""
+    """Asks for a secret without showing what is typed; Enter gives "", which means keep the current one."""
     from getpass import getpass
 
     return getpass(f"{question} (not shown{'; Enter keeps the current one' if kept else ''}): ").strip()
 
 
 def edited(text: str) -> str:
-    """The text as the person leaves it in their editor ($VISUAL, else $EDITOR)."""
+    """Opens a text in the person's editor ($VISUAL, else $EDITOR) and returns what they saved."""
     import os
     import shlex
     import subprocess
@@ -303,7 +312,7 @@ def edited(text: str) -> str:
 
 
 def choose(question: str, rows: Sequence[str], suggested: int = 0) -> int:
-    """The place of the chosen row."""
+    """Asks a person to choose a row by its number or text; returns its index."""
     for number, row in enumerate(rows, start=1):
         line(f"  {number}  {row}")
     while True:

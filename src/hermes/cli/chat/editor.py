@@ -1,4 +1,4 @@
-"""The line editor of the chat: history, completion, several lines, and a status line below."""
+"""Reads what a person types in the chat: a line editor, and keys typed while an answer is being written."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 HISTORY = "chat_history"
-# Keys that are not text: Alt-Enter becomes a newline, arrows and the like are left out.
+# Escape sequences of keys: Alt-Enter becomes a newline, arrows and other keys that are not text are left out.
 _ALT_ENTER = re.compile("\x1b[\r\n]")
 _KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
 _BACKSPACES, _CTRL_U, _CTRL_W = "\x08\x7f", "\x15", "\x17"
 _ESCAPE, _CTRL_D = "\x1b", "\x04"
-_BETWEEN_KEYS = 0.15  # seconds; people type faster
+_BETWEEN_KEYS = 0.15  # seconds; keys that follow each other faster are typing, not an answer
 _LOOK = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "noreverse"})
 
 
 class Editor:
-    """The chat's input line: history, completion, several lines."""
+    """The chat's input line, with history, completion, several lines and a status line below."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Editor:
         status: Callable[[], str],
         expand: Callable[[], None],
     ) -> None:
-        """`commands` are names with one line of help; `words_for` completes what follows one of them."""
+        """`commands` maps names to a line of help; `words_for` offers words after a command; `expand` is for Ctrl-O."""
         Folder.create(home.path).close()
         path = home.join(HISTORY)
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -74,17 +74,17 @@ class Editor:
         )
 
     def read(self, typed: str = "") -> str:
-        """What the person types, beginning with `typed`.
+        """Reads what the person types; the line begins with `typed`, which they can edit.
 
         Ctrl-C on an empty line raises KeyboardInterrupt, Ctrl-D raises EOFError.
         """
         return self._session.prompt("> ", default=typed).strip()
 
     def change(self, text: str) -> str | None:
-        """The text as the person leaves it; None when they press Ctrl-C or Ctrl-D. It is no line of the history."""
+        """Lets the person edit a text; None when they press Ctrl-C or Ctrl-D. The text does not enter the history."""
         keys = _keys(lambda: None)
 
-        @keys.add("c-c")  # here it leaves at once, where in a line of the chat it first clears it
+        @keys.add("c-c")  # leaves at once; in a line of the chat it first clears the line
         def _(event: KeyPressEvent) -> None:
             event.app.exit(exception=KeyboardInterrupt)
 
@@ -107,11 +107,12 @@ class Typeahead:
     def __init__(self, show: Callable[[str], None]) -> None:
         self._show = show
         self._text = ""
-        self._modes: list[Any] = []  # of the terminal, as they were
+        self._modes: list[Any] = []  # the terminal's modes before `start`
         self._wake = -1
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        """Begins to collect keys in a thread; Ctrl-C still interrupts. Without a terminal, does nothing."""
         if self._thread is not None or sys.stdin is None or not sys.stdin.isatty():
             return
         terminal = sys.stdin.fileno()
@@ -121,7 +122,8 @@ class Typeahead:
         self._thread.start()
 
     def stop(self) -> None:
-        thread, self._thread = self._thread, None  # first, because Ctrl-C may come in between
+        """Stops collecting and restores the terminal; what was typed is kept for `take`."""
+        thread, self._thread = self._thread, None  # first, so that Ctrl-C in the next lines cannot stop it twice
         if thread is None:
             return
         os.close(self._wake)
@@ -129,7 +131,7 @@ class Typeahead:
         termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._modes)
 
     def take(self) -> str:
-        """Stops, and gives what was typed."""
+        """Stops collecting, and returns and forgets what was typed."""
         self.stop()
         text, self._text = self._text, ""
         self._show("")
@@ -137,7 +139,7 @@ class Typeahead:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """While a question is asked: what was typed before is no answer to it."""
+        """Frees the keyboard for a question: keys typed before it appeared must not answer it."""
         running = self._thread is not None
         self.stop()
         try:
@@ -149,11 +151,11 @@ class Typeahead:
                 self.start()
 
     def key(self, choices: str, show: Callable[[], None]) -> str:
-        """The one of these keys that the person presses; "" when they leave with Escape, Ctrl-C or Ctrl-D.
+        """Waits for one of the keys in `choices`; "" when the person leaves with Escape, Ctrl-C or Ctrl-D.
 
-        `show` prints the question; a key that is pressed as soon as it stands there is not echoed behind it.
-        Keys in quick succession are typing and no answer: whoever writes on while the question appears must not agree
-        to anything by a letter of a word. They are kept for the next input line. To be asked while `paused`.
+        `show` prints the question; echo is off by then, so that a key pressed at once does not appear after it. Keys in
+        quick succession are typing, not an answer: a person who is still writing when the question appears must not
+        agree to anything with a letter of a word. They are kept for the next input line. Call it while `paused`.
         """
         with _quiet(sys.stdin.fileno()) as terminal:
             show()
@@ -198,7 +200,7 @@ class Typeahead:
 
 
 def _hush(terminal: int) -> list[Any]:
-    """Has keys arrive one by one and unseen, with Ctrl-C still a signal; returns the modes as they were."""
+    """Makes keys arrive one by one and without echo, with Ctrl-C still a signal; returns the modes before."""
     before = termios.tcgetattr(terminal)
     tty.setcbreak(terminal, termios.TCSANOW)
     return before
@@ -214,7 +216,7 @@ def _quiet(terminal: int) -> Iterator[int]:
 
 
 def edited(text: str, keys: str) -> str:
-    """The text of an input line after these keys, which are typed at its end."""
+    """Applies keys typed at the end of an input line to its text."""
     for key in _KEY.sub("", _ALT_ENTER.sub("\n", keys)):
         if key in _BACKSPACES:
             text = text[:-1]
@@ -228,7 +230,7 @@ def edited(text: str, keys: str) -> str:
 
 
 class _History(FileHistory):
-    """Lines typed before; private parts can be called back in this process and are not written down."""
+    """The history of typed lines; private parts can be recalled in this process but are not written to disk."""
 
     def store_string(self, string: str) -> None:
         super().store_string(without_private(string))

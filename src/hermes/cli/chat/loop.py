@@ -1,4 +1,4 @@
-"""A conversation at a terminal: read a line, run a slash command or show the turn, ask about writes that wait."""
+"""Runs a conversation at a terminal: reads lines, runs slash commands or turns, asks about pending writes."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     from hermes.storage.records import Session
 
 
-_RECENT = 20
+_RECENT = 20  # conversations that complete `/resume`
 _MILLION = 1_000_000
-_CENTS = 0.1  # dollars; below, cents have decimals
+_CENTS = 0.1  # dollars; smaller amounts are shown with four decimals
 _SHOWN = 600  # characters of each side of the last exchange
 
 
 class Chat:
-    """`opener` opens an agent: a new conversation, or with `resume` an earlier one; `ask` is for its tools."""
+    """A chat at a terminal. `opener` opens an agent: with a new conversation, or with `resume` an earlier one."""
 
     def __init__(self, context: ui.Context, screen: Screen, opener: Callable[..., Agent]) -> None:
         self.context = context
@@ -53,17 +53,18 @@ class Chat:
         self._model: Any = None
         self._agent: Agent | None = None
         self._status: list[str] = []
-        self.images: list[dict[str, Any]] = []  # to go with the next message
+        self.images: list[dict[str, Any]] = []  # attached to the next message
 
     @property
     def agent(self) -> Agent:
+        """The agent of the present conversation; opens a new conversation if there is none yet."""
         if self._agent is None:
             self.reopen()
         assert self._agent is not None  # noqa: S101 - reopen sets it or raises
         return self._agent
 
     def reopen(self, resume: str | None = None, title: str | None = None, reason: str = "new") -> None:
-        """Goes over to another conversation; when it cannot be opened, the present one stays."""
+        """Switches to another conversation; if that cannot be opened, the present one stays."""
         before = self._agent.session if self._agent is not None else None
         opened = self._opener(
             resume=resume, title=title, model=self._model, ask=self.view.ask, follows=before, reason=reason
@@ -72,7 +73,7 @@ class Chat:
         self._agent, self._model = opened, opened.model
 
     def close(self) -> None:
-        """Ends the present conversation; one in which nothing was said leaves no trace."""
+        """Ends the present conversation; deletes it if nothing was said in it."""
         self._typeahead.stop()
         if self._agent is not None:
             agent, self._agent = self._agent, None
@@ -104,7 +105,7 @@ class Chat:
                 self.screen.line("(Ctrl-C again, Ctrl-D or /quit ends the chat)", "dim")
                 continue
             warned = False
-            # A slash and a word; a path such as /etc/hosts is something to talk about.
+            # A command is a slash and a word; a path such as /etc/hosts begins a message.
             if line.startswith("/") and "/" not in line.split(maxsplit=1)[0][1:]:
                 if not run_command(self, line):
                     return
@@ -122,9 +123,10 @@ class Chat:
         )
 
     def _change(self, text: str) -> str | None:
-        return self._editor.change(text)  # made when it is first needed: it takes over the terminal's history
+        return self._editor.change(text)  # the editor is made on first use, not with the chat
 
     def take_turn(self, text: Content) -> None:
+        """Sends a message with the attached images and shows the turn; the message stays stored if the model fails."""
         if self.images and isinstance(text, str):
             text, self.images = [{"type": "text", "text": text}, *self.images], []
         self._typeahead.start()
@@ -140,7 +142,7 @@ class Chat:
             self.screen.line(f"{error}", "yellow")
 
     def greet(self) -> None:
-        """What a person should know before the first line."""
+        """Shows the model, the cache, the memory and pending writes before the first line is read."""
         model = self.agent.model
         ttl = self.context.settings.text("prompt_caching.cache_ttl")
         self.screen.fitted(f"Hermes {__version__} · {model.name} · /help", "bold")
@@ -153,7 +155,7 @@ class Chat:
             self.screen.line(f"This is {MODELS[model.name].limits}.", "dim")
 
     def show_last_exchange(self) -> None:
-        """The end of a conversation that is being resumed."""
+        """Shows the last question and answer of a conversation that is being resumed."""
         said = [each for each in self.agent.session.context.messages if each.get("content")]
         asked = next((each for each in reversed(said) if each["role"] == "user"), None)
         if asked is None:
@@ -166,9 +168,11 @@ class Chat:
             self.screen.end_answer()
 
     def switch_model(self, name: str) -> None:
+        """Continues the conversation with another model; later conversations of this chat use it too."""
         self._model = self.agent.switch_model(script_from_here(name))
 
     def recent(self, limit: int) -> list[Session]:
+        """Lists the latest conversations in which something was said."""
         past = open_past(self.context.home)
         if past is None:
             return []
@@ -176,7 +180,7 @@ class Chat:
             return [each for each in past.list_sessions(limit=limit + 1) if each.message_count][:limit]
 
     def status_line(self) -> str:
-        """As much of the status as the terminal has room for."""
+        """The line below the input: as many parts of the status as fit into the width."""
         parts = list(self._status)
         while len(parts) > 1 and len(" · ".join(parts)) > self.screen.width - 1:
             parts.pop()
@@ -189,7 +193,7 @@ class Chat:
         return f"{self.agent.session.compactor.tokens() / window:.0%} of {size}"
 
     def cost(self) -> str:
-        """What the conversation has cost so far, where prices are known: with what was compacted and delegated."""
+        """The cost of the conversation so far, with compacted and delegated parts; "" if no price is known."""
         session = self.agent.session
         rows = {each.key: each for each in session.database.lineage(session.id)}
         chain = [session.about()]
@@ -203,6 +207,7 @@ class Chat:
         return f"${sum(known):.2f}" if sum(known) >= _CENTS else f"${sum(known):.4f}"
 
     def memory_use(self) -> str:
+        """How full each memory file is, such as `memory 45%, user 12%`."""
         try:
             store = MemoryStore.open(self.context.home, settings=self.context.settings)
             used = {target: usage(store.entries(target), store.limit(target)).split()[0] for target in store.targets}
@@ -228,15 +233,15 @@ def _shortened(content: Any) -> str:
 
 
 _LISTED = 10
-# A word, or words between quotes that begin and end one: the apostrophe in "don't" is none.
+# A word, or words in quotes, perhaps after `--option=`. Quotes count only around whole words, not in "don't".
 _WORD = re.compile(r"""((?:--[\w-]+=)?)(?:"([^"]*)"|'([^']*)')(?!\S)|(\S+)""")
 
-# The name of a file in quotes, or with a backslash before each space: so terminals write one that is dropped on them.
+# A file name in quotes, or with a backslash before each space: terminals write a file dropped on them in these ways.
 _PATH = re.compile(r"""(?:"([^"]+)"|'([^']+)'|((?:\\.|[^\s\\])+))(?!\S)""")
 
 
 def run_command(chat: Chat, line: str) -> bool:
-    """Carries out one line that begins with a slash; False when the chat should end."""
+    """Runs a line that begins with a slash; False when the chat should end."""
     name, _, rest = line.partition(" ")
     name = ALIASES.get(name, name)
     if name == "/quit":
@@ -291,7 +296,7 @@ def _retry(chat: Chat, _rest: str) -> None:
 
 
 def _image(chat: Chat, rest: str) -> None:
-    """Attaches an image to the next message, or sends it at once with the words behind its name."""
+    """Attaches an image to the next message, or sends it at once with the words after its name."""
     from hermes.storage.images import image_part, placeholder, taken_in
 
     found = _PATH.match(rest)
@@ -307,7 +312,7 @@ def _image(chat: Chat, rest: str) -> None:
 
 
 def _receipt(chat: Chat, rest: str) -> None:
-    """The receipt of the newest answer, or of the turn that was named."""
+    """Shows the receipt of the newest answer, or of the turn whose number was given."""
     if rest and not rest.isdecimal():
         raise NotFound("/receipt takes the number of a turn, such as /receipt 2")
     session = chat.agent.session
@@ -371,7 +376,7 @@ def _help(chat: Chat, _rest: str) -> None:
 
 
 def _program(*words: str, default: str = "", joined: bool = False) -> Callable[[Chat, str], None]:
-    """A slash command that is one of the program's own commands, such as `hermes memory …`."""
+    """Makes a slash command of a command of the program, such as `hermes memory …`."""
 
     def command(chat: Chat, rest: str) -> None:
         given = [rest] if joined and rest else ["".join(filter(None, parts)) for parts in _WORD.findall(rest)]
@@ -415,10 +420,10 @@ _LEFT = "left waiting; /pending asks again"
 
 
 class PendingQuestions:
-    """Asks about each write once; what is left for later waits until the person asks for it.
+    """Asks about each pending write once; one that is left for later waits until the person asks for it.
 
-    The keyboard is lent by `typeahead` meanwhile; `edit` returns a text as the person changed it, or None when they
-    did not want to.
+    `typeahead` lends the keyboard for the question; `edit` lets the person change a text, and returns None if they
+    leave it.
     """
 
     def __init__(self, chat: Chat, typeahead: Typeahead, edit: Callable[[str], str | None]) -> None:
@@ -429,14 +434,16 @@ class PendingQuestions:
         self._seen = {each.id for each in self._pending.all()}
 
     def count(self) -> int:
+        """Counts the writes that wait, also those the person has put off."""
         return len(self._pending.all())
 
     def ask_new(self) -> None:
-        """About what has come since the last question."""
+        """Asks about writes that were staged since the last question."""
         if waiting := [each for each in self._pending.all() if each.id not in self._seen]:
             self._ask(waiting)
 
     def ask_all(self) -> None:
+        """Asks about every write that waits, also those the person has put off."""
         if waiting := self._pending.all():
             self._ask(waiting)
         else:
@@ -467,7 +474,7 @@ class PendingQuestions:
                 self._screen.line(_LEFT, "dim")
 
     def _ask_about(self, pending: PendingWrite) -> bool:
-        """False when the person wants to be asked no more."""
+        """Asks about one write until it is decided or put off; False when the person leaves the questions."""
         offered = (ACCEPT, REJECT, *([EDIT] if pending.texts else []), *([SHOW] if is_cut(pending) else []), LATER)
         while True:
             match self._choice(offered):
@@ -491,7 +498,7 @@ class PendingQuestions:
         return self._typeahead.key("".join(offered), lambda: self._screen.line("  ".join(words), "cyan"))
 
     def _show_all(self, waiting: Sequence[PendingWrite]) -> None:
-        """Each write with where it came from; said once, when that is the same for all of them."""
+        """Shows each write with its origin; an origin that all share is shown once, at the end."""
         shared = origins(waiting[0], whole=False)
         if len(waiting) == 1 or any(origins(each, whole=False) != shared for each in waiting):
             for each in waiting:
@@ -503,7 +510,7 @@ class PendingQuestions:
 
     def _show(self, lines: Sequence[str]) -> None:
         for line in lines:
-            # Visible: also what would hide a part of it, such as marks that change the direction of writing.
+            # Also shows characters that could hide a part of the text, such as marks that reverse its direction.
             shown = ui.visible(f"  {line}")
             indent = " " * (len(shown) - len(shown.lstrip()) + 2)
             self._screen.line("\n".join(wrap(shown, self._screen.width - 1, subsequent_indent=indent) or [""]))
@@ -521,7 +528,7 @@ class PendingQuestions:
             self._screen.line(f"{error}", "yellow")
 
     def _change(self, pending: PendingWrite) -> bool:
-        """Saves what the person makes of the texts; False when they leave one as an empty line or press Ctrl-C."""
+        """Lets the person edit the texts, then accepts the write; False if they press Ctrl-C or empty a text."""
         texts: list[str] = []
         for text in pending.texts:
             if not (changed := self._edit(text)):

@@ -1,4 +1,4 @@
-"""Renders Markdown for a terminal while it streams."""
+"""Renders Markdown for a terminal while it streams: finished blocks once, the unfinished one again and again."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _NARROWEST = 10
 _NARROWEST_COLUMN = 8  # below this a table is shown row by row
 _CODE_THEME = "ansi_dark"  # the sixteen colours of the terminal, so that its own theme decides
 _INLINE = {"strong": "bold", "em": "italic", "s": "strike"}
-# Raw HTML and reference definitions would vanish, a picture would lose its address, and a line of hyphens below a
-# paragraph is meant as a rule: a chat shows what the model wrote.
+# Raw HTML and reference definitions would vanish, an image would lose its address, and a line of hyphens below a
+# paragraph is usually meant as a rule. A chat shows what the model wrote.
 _OFF = ["reference", "image", "lheading"]
 
 
@@ -48,7 +48,7 @@ class _Block:
 
 
 class MarkdownStream:
-    """Feed pieces, print `finished` once, and show `unfinished` below it until the next piece."""
+    """An answer in pieces: feed them, print `finished` once, and show `unfinished` below it until the next piece."""
 
     def __init__(self) -> None:
         self._source = ""  # of the block that is not finished
@@ -56,10 +56,11 @@ class MarkdownStream:
         self._printed: list[str] = []  # its first lines, printed already because the screen has no room for them
 
     def feed(self, piece: str) -> None:
+        """Adds a piece of the answer, which may end anywhere, even inside a mark."""
         self._source += piece
 
     def finished(self, width: int) -> list[str]:
-        """The lines of the blocks that ended since the last look. Only complete lines can end a block."""
+        """The lines of blocks that ended since the last call. Only complete lines can end a block."""
         complete, _, partial = self._source.rpartition("\n")
         *done, last = _split(complete, gap=self._gap) or [_Block(source=complete, kind="", gap=self._gap)]
         if not done:
@@ -73,10 +74,12 @@ class MarkdownStream:
         blocks = _split(self._source, gap=self._gap)
         lines = [line for block in blocks for line in _rendered(block, width, live=True)][len(self._printed) :]
         overflow: list[Text] = []
-        if len(lines) > most and not any(block.kind == "table" for block in blocks):  # its columns move as it grows
+        if len(lines) > most and not any(
+            block.kind == "table" for block in blocks
+        ):  # a table's columns change width as it grows
             overflow = lines[:-most]
             self._printed += [line.plain for line in overflow]
-        for line in lines[-most:]:  # long code is cut while it may be drawn again; printed, the terminal wraps it
+        for line in lines[-most:]:  # cut long code while it may be redrawn; once printed, the terminal wraps it
             line.truncate(width, overflow="crop")
         return _ansi(overflow), _ansi(lines[-most:])
 
@@ -89,12 +92,12 @@ class MarkdownStream:
     def _take(self, blocks: Iterable[_Block], width: int) -> list[str]:
         lines = [line for block in blocks for line in _rendered(block, width)]
         printed, self._printed = self._printed[: len(lines)], self._printed[len(lines) :]
-        # A mark that closes a screen later changes lines that are printed: better twice than not at all.
+        # A mark that is closed late can change lines that were printed; print them again rather than lose the change.
         return _ansi(lines[agreeing(printed, [line.plain for line in lines]) :])
 
 
 def _split(text: str, *, gap: bool) -> list[_Block]:
-    """The blocks of a text; the items of a list are blocks of their own, so that a long list need not wait."""
+    """Splits a text into blocks; each item of a list is one, so that the parts of a long list are printed early."""
     lines = text.split("\n")
     starts: list[tuple[int, str]] = []
     for token in _BLOCKS.parse(text):
@@ -114,7 +117,7 @@ def _split(text: str, *, gap: bool) -> list[_Block]:
 
 
 def _closed(block: _Block) -> str:
-    """The source with the emphasis that is still open closed, so that its marks do not show for a moment."""
+    """Closes emphasis that is still open, so that its marks are not visible until the closing mark arrives."""
     source = block.source.rstrip()
     if block.kind not in ("paragraph", "heading", "item") or "```" in source:
         return block.source
@@ -166,7 +169,7 @@ def _block_lines(node: SyntaxTreeNode, width: int) -> list[Text]:
 
 
 def _code(node: SyntaxTreeNode) -> list[Text]:
-    """Highlighted, but neither indented nor wrapped, so that people can copy it."""
+    """Highlights code, but neither indents nor wraps it, so that people can copy it."""
     language = (node.info or "").split()[0] if (node.info or "").strip() else "text"
     text = Syntax("", language, theme=_CODE_THEME).highlight(node.content.rstrip("\n"))
     text.expand_tabs(4)
@@ -203,7 +206,7 @@ def _table(node: SyntaxTreeNode, width: int) -> list[Text]:
 
 
 def _row_by_row(header: Sequence[SyntaxTreeNode], body: Sequence[Sequence[SyntaxTreeNode]], width: int) -> list[Text]:
-    """A table that has no room for its columns: each cell below the name of its column."""
+    """Shows a table that is too wide as a list: each cell after the name of its column."""
     lines: list[Text] = []
     for row in body or [header]:
         lines += [Text()] if lines else []

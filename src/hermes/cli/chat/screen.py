@@ -1,4 +1,4 @@
-"""What the chat writes: one turn while it happens, answers as they arrive, a line per tool call, notices."""
+"""Shows a turn in the chat while it happens: the answer as it arrives, a line for each tool call, notices."""
 
 from __future__ import annotations
 
@@ -40,27 +40,26 @@ if TYPE_CHECKING:
     from hermes.storage.images import Content
 
 # On a terminal with styles the last lines are live: the unfinished block of the answer, or a note on what we wait for,
-# and what the person types meanwhile. Only these are drawn again. Everything above them is printed once and scrolls
-# away.
+# and what the person types meanwhile. Only these are redrawn. Everything above them is printed once and scrolls away.
 
 _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "cyan": "36", "yellow": "33"}
-# Everything but newline and tab: what a model or a tool writes must not act on the terminal.
+# Control characters other than newline and tab: the text of a model or a tool must not control the terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 _NARROWEST = 20
 _LEAST_ROWS = 4
-_REST = 4  # times as long as drawing took, it waits before it draws again: a fast model must not keep a core busy
+_REST = 4  # after drawing, wait this many times as long as it took: a fast model must not keep a core busy
 _PROMPT = "> "
 
 
 class Screen:
-    """One stream. On a terminal lines are wrapped and Markdown is rendered, unless `plain` or NO_COLOR forbid it."""
+    """Writes to one stream. A terminal gets wrapped lines and rendered Markdown, unless `plain` or NO_COLOR is set."""
 
     def __init__(self, stream: TextIO | None = None, *, plain: bool = False) -> None:
         self._stream = stream or sys.stdout
         self.is_terminal = self._stream.isatty()
         self.has_styles = not plain and ui.has_styles(self._stream)
-        self._lock = threading.RLock()  # what a person types is drawn by another thread
+        self._lock = threading.RLock()  # another thread draws what a person types
         self._wrap: WordWrap | None = None
         self._markdown: MarkdownStream | None = None
         self._body: list[str] = []  # live lines of the answer, or a note on what we wait for
@@ -72,13 +71,15 @@ class Screen:
 
     @property
     def width(self) -> int:
+        """The columns of the terminal now; people resize it."""
         return max(_NARROWEST, shutil.get_terminal_size().columns)
 
     def styled(self, text: str, style: str) -> str:
+        """Puts a style around a text, where styles are allowed."""
         return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if self.has_styles and text else text
 
     def line(self, text: str = "", style: str = "") -> None:
-        """One line, or several, after whatever was being streamed."""
+        """Prints a line, or several, after ending the answer that was being streamed."""
         self.end_answer()
         shown = plain(text)
         if self.is_terminal:
@@ -87,14 +88,14 @@ class Screen:
         self._write((self.styled(shown, style) if style else shown) + "\n")
 
     def fitted(self, text: str, style: str = "") -> None:
-        """A line that is cut rather than wrapped."""
+        """Prints one line, cut to the width instead of wrapped."""
         shown = " ".join(text.split("\n"))
         if self.is_terminal and len(shown) > self.width:
             shown = shown[: self.width - 1] + "…"
         self.line(shown, style)
 
     def wait(self, text: str) -> None:
-        """Says that something is awaited; gone as soon as anything else is written. Only where it can be erased."""
+        """Shows what is awaited until anything else is written; only on terminals where it can be erased."""
         self.end_answer()
         if self.has_styles:
             shown = plain(text.partition("\n")[0])
@@ -102,6 +103,7 @@ class Screen:
             self._draw(body=[self.styled(shown, "dim")])
 
     def answer(self, piece: str) -> None:
+        """Shows the next piece of an answer, rendered as Markdown where lines can be redrawn."""
         if self.has_styles:
             self._answer_in_markdown(plain(piece))
             return
@@ -111,6 +113,7 @@ class Screen:
 
     @property
     def is_answering(self) -> bool:
+        """Whether an answer was begun and not ended with `end_answer`."""
         return self._wrap is not None or self._markdown is not None
 
     def end_answer(self) -> None:
@@ -124,17 +127,18 @@ class Screen:
             self._draw(markdown.rest(self.width), body=[])
 
     def erase(self) -> None:
-        """Takes away what `wait` said."""
+        """Erases the text of `wait`."""
         if self._live:
             self._draw(body=[])
 
     def show_typed(self, text: str) -> None:
-        """Shows what a person types while an answer is being written, below it."""
+        """Shows below the answer what the person types while it is being written."""
         with self._lock:
             self._typed = plain(text).replace("\n", "⏎").replace("\t", " ")
             self._draw(body=self._body)
 
     def clear(self) -> None:
+        """Clears a terminal that can be cleared."""
         if self.is_terminal and os.environ.get("TERM") != "dumb":
             self._send("\x1b[2J\x1b[H")
 
@@ -149,7 +153,9 @@ class Screen:
             return
         width, rows = self.width, shutil.get_terminal_size().lines
         done = self._markdown.finished(width)
-        overflow, body = self._markdown.unfinished(width, max(rows, _LEAST_ROWS) - 2)  # the last row is for typing
+        overflow, body = self._markdown.unfinished(
+            width, max(rows, _LEAST_ROWS) - 2
+        )  # the last row shows what is typed
         self._draw([*done, *overflow], body=body)
         now = time.monotonic()
         self._next = now + _REST * (now - began)
@@ -166,7 +172,7 @@ class Screen:
                 self._send(text)
 
     def _draw(self, printed: list[str] | None = None, *, body: list[str]) -> None:
-        """Prints lines once, above the live ones, and draws what has changed of these."""
+        """Prints lines once, above the live ones, and redraws those live lines that have changed."""
         if not self.has_styles:
             return
         with self._lock:
@@ -177,7 +183,7 @@ class Screen:
             same = 0 if printed else max(0, min(agreeing(self._live, live), len(self._live) - 1, len(live) - 1))
             text = self._to_live_line(same)
             text += "".join(f"{line}\n" for line in printed or ())
-            if live[same:]:  # a line that turns out too wide is cut, not wrapped, so that rows can be counted
+            if live[same:]:  # without wrapping, so that a line is one row and `_to_live_line` can count them
                 text += "\x1b[?7l" + "\n".join(live[same:]) + "\x1b[?7h"
             self._live, self._columns = live, self.width
             self._send(text)
@@ -205,7 +211,7 @@ class Screen:
 
 
 def plain(text: str) -> str:
-    """The text without characters that would act on the terminal."""
+    """Removes characters that would control the terminal."""
     return _CONTROL.sub("", text)
 
 
@@ -218,7 +224,7 @@ _LONGEST_OUTCOME = 100
 
 
 def summary(returned: ToolReturned) -> str:
-    """`memory add user “Prefers short answers.”`: the call in a few words."""
+    """A tool call in a few words: `memory add user “Prefers short answers.”`."""
     given = _parsed(returned.call.arguments)
     if not isinstance(given, dict):
         return returned.call.name
@@ -226,7 +232,7 @@ def summary(returned: ToolReturned) -> str:
 
 
 def outcome(returned: ToolReturned) -> tuple[bool, str]:
-    """Whether it worked, and how it ended: in a few words, or the whole reason why it failed."""
+    """Whether a call worked, and its result: in a few words, or the whole reason for a failure."""
     result = _parsed(returned.result)
     if not isinstance(result, dict):
         return True, ui.cut(returned.result, _LONGEST_OUTCOME)
@@ -248,7 +254,7 @@ def outcome(returned: ToolReturned) -> tuple[bool, str]:
 
 
 def whole(returned: ToolReturned) -> str:
-    """Everything: the arguments and the result, readable where they are JSON."""
+    """A whole tool call: its arguments and its result, indented where they are JSON."""
     return f"{returned.call.name} {_pretty(returned.call.arguments)}\n→ {_pretty(returned.result)}"
 
 
@@ -275,12 +281,12 @@ _ASK = "[y]es, [n]o, [a]lways for this: "
 
 
 class TurnView:
-    """Remembers the tool calls it has shown, by number, so that one can be looked at as a whole."""
+    """Shows turns; numbers the tool calls it shows, so that a person can expand one."""
 
     def __init__(
         self, screen: Screen, *, pause_typing: Callable[[], AbstractContextManager[None]] = nullcontext
     ) -> None:
-        """`pause_typing` lends the keyboard to a question that is asked in the middle of a turn."""
+        """`pause_typing` frees the keyboard for a question in the middle of a turn."""
         self.screen = screen
         self.calls: list[ToolReturned] = []
         self._asking = threading.Lock()
@@ -289,7 +295,7 @@ class TurnView:
         self._pause_typing = pause_typing
 
     def run(self, agent: Agent, text: Content, *, attached: str = "") -> TurnFinished | None:
-        """The end of the turn, or None when Ctrl-C, pressed twice, did not leave it time for one."""
+        """Runs and shows a turn; returns its end, or None if a second Ctrl-C stopped it before its end."""
         self._agent = agent
         self.screen.wait(f"waiting for {agent.model.name} … (Ctrl-C stops)")
         try:
@@ -306,6 +312,7 @@ class TurnView:
         return None
 
     def show(self, event: TurnEvent) -> None:
+        """Shows one event of the turn: text, a tool call, a retry, a notice or the end."""
         match event:
             case TextDelta(text=text):
                 self.screen.answer(text)
@@ -339,7 +346,7 @@ class TurnView:
             self.screen.line(line, "yellow")
 
     def _show_retry(self, event: Retrying) -> None:
-        """One line that counts, where a line can be drawn again; elsewhere one line, the first time."""
+        """Shows retries in one line with a counter; where lines cannot be redrawn, only the first retry."""
         if self.screen.is_answering:
             self.screen.line("(the answer was interrupted and starts again)", "dim")
         if event.retry and self.screen.has_styles:
@@ -348,7 +355,7 @@ class TurnView:
             self.screen.line(f"({retrying_in_words(event, once=True)})", "dim")
 
     def expand(self, number: int = 0) -> None:
-        """The whole of a tool call; the newest without a number."""
+        """Prints a whole tool call; 0 means the newest."""
         if not self.calls:
             self.screen.line("no tool has been called yet", "dim")
         elif not 0 <= number <= len(self.calls):
@@ -363,7 +370,9 @@ class TurnView:
                 return True
             try:
                 with self._pause_typing(), _on_ctrl_c(signal.default_int_handler):
-                    self.screen.line(ui.visible(question), "bold")  # also what would hide a part of the command
+                    self.screen.line(
+                        ui.visible(question), "bold"
+                    )  # visible: no character may hide a part of the command
                     said = ui.read_line(_ASK).strip().lower()
             except (KeyboardInterrupt, EOFError):
                 self.screen.line()
@@ -376,7 +385,7 @@ class TurnView:
 
 
 def retrying_in_words(event: Retrying, *, once: bool = False) -> str:
-    """The counter first, because a long reason is cut; `once`: for a line that the next retry does not replace."""
+    """Says what is retried, counter first because a long reason is cut; `once` if later retries are not shown."""
     if not event.retry:
         return f"{event.error}; asking {event.model}"
     if once:
@@ -386,6 +395,7 @@ def retrying_in_words(event: Retrying, *, once: bool = False) -> str:
 
 
 def compacted_in_words(done: Compacted) -> str:
+    """Says what a compaction replaced and how many tokens it freed."""
     return (
         f"compacted: {counted(done.messages, 'message')} became a summary by {done.how}, {done.tokens_before:,} tokens"
         f" became {done.tokens_after:,}; nothing is lost, the originals can be searched"
@@ -393,7 +403,7 @@ def compacted_in_words(done: Compacted) -> str:
 
 
 def _interrupting(agent: Agent) -> Callable[..., None]:
-    """The first Ctrl-C asks the turn to end at a sound place; a second one does not wait for that."""
+    """Makes a handler: the first Ctrl-C lets the turn end in a consistent state, a second one does not wait."""
     pressed: list[int] = []
 
     def handler(*_: object) -> None:
@@ -407,7 +417,7 @@ def _interrupting(agent: Agent) -> Callable[..., None]:
 
 @contextmanager
 def _on_ctrl_c(handler: Callable[..., Any]) -> Iterator[None]:
-    """What Ctrl-C does meanwhile; only the main thread can say so."""
+    """Sets what Ctrl-C does inside the block; in other threads, where Python forbids that, nothing changes."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

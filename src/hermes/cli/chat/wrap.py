@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _FENCE = "```"
-_WIDE = 2
+_WIDE = 2  # columns of a Chinese, Japanese or Korean character; a line may break beside one
 
 
 def breaks(text: str, width: int) -> Iterator[int]:
-    """Where lines begin: at words, between any two characters of scripts that have no spaces, and at a newline."""
+    """Yields where lines begin: at words, beside characters of scripts without spaces, and after a newline."""
     start = fits = column = 0  # `fits`: the last place in the line where it may end
     for place, character in enumerate(text):
         if character == "\n":
@@ -35,12 +35,12 @@ def breaks(text: str, width: int) -> Iterator[int]:
 
 
 def agreeing(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many lines are the same at the beginning of both."""
+    """Counts the lines that are equal at the beginning of both."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 class WordWrap:
-    """Feed pieces, write what comes back: all but the last word, which may go on.
+    """Wraps text that arrives in pieces; holds the last word back, because it may continue.
 
     Code between fences is left as it is, so that it can be copied.
     """
@@ -52,6 +52,7 @@ class WordWrap:
         self._in_code = False
 
     def feed(self, text: str) -> str:
+        """Adds a piece of text and returns what can be shown now."""
         *ended, last = (self._line + text).split("\n")
         shown = ""
         for line in ended:
@@ -64,7 +65,7 @@ class WordWrap:
         return shown + self._more_of(last[:end])
 
     def flush(self) -> str:
-        """What is still held back."""
+        """Returns what is still held back, at the end of the text."""
         return self._more_of(self._line)
 
     def _more_of(self, line: str) -> str:

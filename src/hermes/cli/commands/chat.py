@@ -1,4 +1,4 @@
-"""`hermes`: a conversation at a terminal, or one answer for a script."""
+"""`hermes` without a command, and `hermes chat`: a conversation at a terminal, or one answer for a script."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hermes.storage.images import Content
 
 
-_INTERRUPTED = 130
+_INTERRUPTED = 130  # as shells report Ctrl-C
 
 
 def answer_once(
@@ -35,7 +35,7 @@ def answer_once(
     plain: bool = False,
     attached: str = "",
 ) -> int:
-    """Prints the answer, and at the end how to review pending writes, because a script cannot be asked about them."""
+    """Prints one answer, then how to review writes it left pending, because a script cannot be asked about them."""
     view = _Apart(as_json=as_json, plain=plain)
     watched = sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()
     before = {each.id for each in pending.all()}
@@ -54,7 +54,7 @@ def answer_once(
 
 
 class _Apart(TurnView):
-    """The answer on standard output, all else on standard error, and only when a person looks at it."""
+    """Shows the answer on standard output; all else on standard error, and only if that is a terminal."""
 
     def __init__(self, *, as_json: bool, plain: bool) -> None:
         super().__init__(Screen(sys.stderr, plain=plain))
@@ -64,10 +64,10 @@ class _Apart(TurnView):
 
     def show(self, event: TurnEvent) -> None:
         if isinstance(event, Notice):
-            # a script, too, should learn that what it was set up with is not all there
+            # Scripts must also learn that something in their set-up is missing or does not work.
             self._note(event.text, aloud=event.kind in ("settings", "context", "private", "storage", "pending"))
         if isinstance(event, Retrying) and event.retry <= 1:
-            # once, so that it does not look as if it hung
+            # Once, so that it does not look as if the program hung.
             self._note(retrying_in_words(event, once=True), aloud=True)
         if isinstance(event, TextDelta):
             self.screen.erase()
@@ -75,7 +75,7 @@ class _Apart(TurnView):
                 self._answer.answer(event.text)
             return
         if isinstance(event, Continuing):
-            return  # the answer goes on in the same line
+            return  # the answer continues in the same line
         self._answer.end_answer()
         if self.screen.is_terminal:
             super().show(event)
@@ -83,7 +83,7 @@ class _Apart(TurnView):
             self.calls.append(event)
 
     def _note(self, text: str, *, aloud: bool) -> None:
-        """With --json, standard error is kept for the object that tells of a failure."""
+        """Keeps a notice; prints it where nothing else shows it. With --json, standard error holds failures only."""
         self.notices.append(text)
         if aloud and not self.screen.is_terminal and not self._as_json:
             ui.problem(text)
@@ -114,6 +114,7 @@ _NO_MODEL = (
 
 
 def run_chat(given: ui.Given, context: ui.Context) -> int:
+    """Opens the chat, or with a question or piped text answers once and ends."""
     if given.newest and given.resume is not None:
         raise SettingsError("--continue and --resume name two conversations; use only one of them")
     images: list[dict[str, Any]] = []
@@ -148,7 +149,7 @@ def run_chat(given: ui.Given, context: ui.Context) -> int:
 
 
 def _question(given: ui.Given) -> tuple[str | None, str]:
-    """The question and what was piped in; None for a conversation at the terminal."""
+    """The question and the piped text; the question is None if a person at a terminal wants a conversation."""
     piped = "" if sys.stdin is None or sys.stdin.isatty() or (given.question and not given.stdin) else sys.stdin.read()
     if given.question or piped.strip():
         return given.question or "", piped.strip()
@@ -160,7 +161,7 @@ def _question(given: ui.Given) -> tuple[str | None, str]:
 
 
 def _model(given: ui.Given, context: ui.Context, *, interactive: bool) -> Model:
-    """The model of the settings; without one, a person is asked to choose and a script gets an error that says how."""
+    """The model to use; without one in the settings, a person is asked to choose, and a script gets an error."""
     from hermes.session.models import main_model, script_from_here
 
     if given.model:
@@ -188,7 +189,7 @@ def _no_model() -> str:
 
 
 def _resumed(given: ui.Given, context: ui.Context) -> str | None:
-    """The conversation that `--continue` goes on with, or that `--resume` names, also by a part of its title or id."""
+    """The id of the conversation that `--continue` or `--resume` means; None for a new one."""
     from hermes.cli.sessions import named, open_existing
     from hermes.session.parts import open_past
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 def config_show(given: ui.Given, context: ui.Context) -> None:
+    """Prints every setting with its value and the line it comes from, or only those that were changed."""
     settings = context.settings
     shown = [name for name in settings.names() if not given.changed or settings.origin(name) != "default"]
     _print_all(given, settings, shown)
@@ -46,6 +47,7 @@ def _print_all(given: ui.Given, settings: Settings, names: list[str]) -> None:
 
 
 def config_get(given: ui.Given, context: ui.Context) -> None:
+    """Prints one setting, or all settings below a heading such as `memory`."""
     settings = context.settings
     below = [name for name in settings.names() if name.startswith(f"{given.name}.")]
     if below and given.name not in settings.names():
@@ -56,11 +58,12 @@ def config_get(given: ui.Given, context: ui.Context) -> None:
 
 
 def config_set(given: ui.Given, context: ui.Context) -> None:
+    """Sets a value in config.yaml, and keeps comments and order."""
     from hermes.settings.yaml_file import set_value  # loads the YAML library
 
     chosen, path = set_value(context.home, FILE, given.name, given.value)
     warning = ""
-    if given.name == "context.engine":  # it may be installed later, so this is a warning
+    if given.name == "context.engine":  # only a warning, because the engine may be installed later
         from hermes.session.parts import chosen_engine
 
         warning = chosen_engine(context.home, load_settings(context.home)).problem
@@ -71,6 +74,7 @@ def config_set(given: ui.Given, context: ui.Context) -> None:
 
 
 def config_unset(given: ui.Given, context: ui.Context) -> None:
+    """Removes a value from config.yaml, so that the default applies again."""
     from hermes.settings.yaml_file import unset_value
 
     path, was_set = unset_value(context.home, FILE, given.name)
@@ -83,6 +87,7 @@ def config_unset(given: ui.Given, context: ui.Context) -> None:
 
 
 def config_path(given: ui.Given, context: ui.Context) -> None:
+    """Prints where the home, its settings, secrets and memory are."""
     from hermes.memory.file import FOLDER
 
     home = context.home
@@ -92,6 +97,7 @@ def config_path(given: ui.Given, context: ui.Context) -> None:
 
 
 def config_check(given: ui.Given, context: ui.Context) -> int:
+    """Prints every problem with config.yaml and .env."""
     problems: list[str] = []
     try:
         problems += [f"{what}; {remedy}" for what, remedy in quoted_items(load_settings(context.home))]
@@ -106,6 +112,7 @@ def config_check(given: ui.Given, context: ui.Context) -> int:
 
 
 def config_enable(given: ui.Given, context: ui.Context) -> None:
+    """Enables, after asking, what an import brought in disabled because it could act or connect."""
     from hermes.portability.exchange import disabled_in, enable
 
     home = context.home.path
@@ -123,6 +130,7 @@ def _in_words(found: Any) -> str:
 
 
 def profile_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists the profiles and marks the one in use."""
     home = context.home
     names = [DEFAULT_PROFILE, *profile_names(home.root)]
     chosen = home.profile or DEFAULT_PROFILE
@@ -131,6 +139,7 @@ def profile_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def profile_create(given: ui.Given, context: ui.Context) -> None:
+    """Makes an empty home for a new profile."""
     path = _free_place(locate_home(context.root, "").root, given.name)
     make_private_folders(path)
     use = f"use it with --profile {given.name} or `hermes profile use {given.name}`"
@@ -148,11 +157,13 @@ def _free_place(root: str, name: str) -> str:
 
 
 def profile_use(given: ui.Given, context: ui.Context) -> None:
+    """Chooses the profile that commands without `--profile` use."""
     choose_profile(locate_home(context.root, "").root, given.name)
     ui.line(f"profile {given.name} is used from now on")
 
 
 def profile_rename(given: ui.Given, context: ui.Context) -> None:
+    """Renames a profile with its folder; it stays chosen if it was."""
     root = locate_home(context.root, "").root
     old, new = existing_profile(root, given.name), _free_place(root, given.new)
     is_chosen = chosen_profile(root) == given.name
@@ -166,6 +177,7 @@ def profile_rename(given: ui.Given, context: ui.Context) -> None:
 
 
 def profile_delete(given: ui.Given, context: ui.Context) -> None:
+    """Deletes a profile with all its data, after asking."""
     root = locate_home(context.root, "").root
     path = existing_profile(root, given.name)
     if os.path.islink(path):
@@ -177,7 +189,7 @@ def profile_delete(given: ui.Given, context: ui.Context) -> None:
     if is_chosen:
         choose_profile(root, DEFAULT_PROFILE)
     try:
-        shutil.rmtree(path)  # it never goes through a link
+        shutil.rmtree(path)  # never follows links
     except OSError as error:
         raise StorageError(f"could not delete all of {path}: {error}; what is left can be deleted again") from error
     after = "; from now on the home itself is used" if is_chosen else ""
@@ -188,7 +200,10 @@ _OF_ALL = ("--help", "--home", "--profile", "--user")
 
 
 def words_after() -> dict[str, list[str]]:
-    """For each command ("", "memory", "memory add", …) what may follow it, and for "memory add --target" its values."""
+    """The words that may follow each command ("", "memory", "memory add", …), and the values of its options.
+
+    The values have keys such as "memory add --target".
+    """
     after: dict[str, list[str]] = {"": []}
     for group, (_, commands) in GROUPS.items():
         after[group] = [*commands, "--help"]
@@ -201,11 +216,11 @@ def words_after() -> dict[str, list[str]]:
 
 
 def _after_command(command: str, module: str) -> dict[str, list[str]]:
-    """The options of a command and what its positionals may be; the values of options that take one of a few."""
+    """The options of a command and the words for its positionals; and the values of options with choices."""
     from hermes.server.hosts import HOSTS
     from hermes.settings.schema import all_keys
 
-    offered: dict[str, Iterable[str]] = {"KEY": all_keys(), "HOST": HOSTS}  # where other words are allowed too
+    offered: dict[str, Iterable[str]] = {"KEY": all_keys(), "HOST": HOSTS}  # suggestions, not limits
     parser = argparse.ArgumentParser(add_help=False)
     add_arguments(command, module, parser)
     words: list[str] = []
@@ -221,6 +236,7 @@ def _after_command(command: str, module: str) -> dict[str, list[str]]:
 
 
 def bash() -> str:
+    """Writes the completion script for bash."""
     after = words_after()
     cases = [f'        "{command}") choices="{" ".join(words)}" ;;' for command, words in after.items() if command]
     with_value = "|".join(f'"{command}"' for command in after if " -" in command)
@@ -245,12 +261,13 @@ def bash() -> str:
 
 
 def zsh() -> str:
-    """The same script: zsh completes as bash does when it is asked to."""
+    """Writes the completion script for zsh: the one for bash, which zsh can run."""
     use = "# hermes: source <(hermes completion zsh) in ~/.zshrc, after compinit"
     return f"{use}\nautoload -Uz bashcompinit && bashcompinit\n{bash()}"
 
 
 def fish() -> str:
+    """Writes the completion script for fish."""
     lines = ["# hermes: hermes completion fish | source in ~/.config/fish/config.fish"]
     begun = "test (count (commandline -opc)) -eq"
     for after, words in words_after().items():
@@ -260,7 +277,7 @@ def fish() -> str:
             option = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
             lines.append(f"complete -c hermes -n '{seen}' {option} -xa '{' '.join(words)}'")
             continue
-        # No files where a command is to be chosen.
+        # `-f`: where a command must follow, fish should not suggest files.
         choosing = f"{begun} 1" if not names else f"{seen}; and {begun} 2" if after in GROUPS else ""
         lines.append(f"complete -c hermes -n '{choosing or seen}' {'-f ' if choosing else ''}-a '{' '.join(words)}'")
     return "\n".join(lines)
@@ -270,5 +287,6 @@ SHELLS = {"bash": bash, "zsh": zsh, "fish": fish}
 
 
 def run_completion(given: ui.Given, context: ui.Context) -> None:
+    """Prints the completion script for a shell."""
     del context
     print(SHELLS[given.shell]())
