@@ -195,6 +195,19 @@ def test_a_lease_belongs_to_one_until_it_is_given_back(opened: Open) -> None:
     assert theirs.take()
 
 
+def test_what_is_read_together_again_and_again_is_as_it_is_now(opened: Open) -> None:
+    mine = opened("ann")
+    with mine.below("notes").create() as folder:
+        for number in range(4):
+            with mine.reading():
+                seen = [folder.read(name, at_most=LARGE) for name in ("a.md", "b.md")]
+                assert folder.shared("a.md", at_most=LARGE).see().data == (seen[0] or b"")
+            assert seen == ([None, None] if not number else [f"{number - 1}".encode(), None])
+            with opened("ann").below("notes").create() as elsewhere:
+                elsewhere.replace("a.md", f"{number}".encode())
+            assert folder.read("a.md", at_most=LARGE) == f"{number}".encode()
+
+
 def test_nobody_sees_the_documents_of_another_person(opened: Open) -> None:
     for person in ("ann", "bob"):
         with opened(person).create() as folder, folder.lock("x.lock", timeout=5):

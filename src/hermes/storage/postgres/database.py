@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 APP, ENGINE, SCHEMA = "hermes_app", "hermes_engine", "hermes"
 WAIT_SECONDS = 5.0
 MOST_CONNECTIONS = 8
+_MOST_USUAL = 32
 _LOCKS = 0x4852 << 48  # our advisory locks: three for each person, of conversations, documents and a ledger
 OF_DOCUMENTS, OF_LEDGER = 1 << 47, 1 << 46
 _BEGIN = """
@@ -114,6 +115,8 @@ class PersonDatabase:
         self._closed = False
         # Answers that were asked for before they are needed, until the transaction that only reads has ended.
         self.known: dict[Any, Any] = {}
+        self._usual: list[tuple[str, Any]] = []
+        self._noted: list[tuple[str, Any]] | None = None
 
     @property
     def is_closed(self) -> bool:
@@ -143,13 +146,15 @@ class PersonDatabase:
 
     def many(self, questions: Sequence[tuple[str, Sequence[Any] | dict[str, Any]]]) -> list[list[Any]]:
         """The rows of several questions, in one round trip; none for what was asked ahead."""
+        if self._noted is not None:
+            self._noted += questions
         if self.known:
             known = [self.known.get(_question(*each)) for each in questions]
             left = iter(self._many([each for each, rows in zip(questions, known, strict=True) if rows is None]))
             return [next(left) if rows is None else rows for rows in known]
         return self._many(questions)
 
-    def ahead(self, questions: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
+    def ahead(self, questions: Sequence[tuple[str, Any]]) -> None:
         """Asks in one round trip what is about to be asked one by one; only where nothing is written meanwhile."""
         if self._connection is not None and not self._writes:
             found = self._many(questions)
@@ -176,6 +181,20 @@ class PersonDatabase:
             else:
                 with self._transaction(writes=False) as connection:
                     yield connection
+
+    @contextlib.contextmanager
+    def reading_as_usual(self) -> Iterator[None]:
+        """As `reading`, where the same is asked each time: what was asked the last time is asked ahead."""
+        with self.reading():
+            if self._writes or self._noted is not None:
+                yield
+                return
+            self.ahead(self._usual)
+            self._noted = []
+            try:
+                yield
+            finally:
+                self._usual, self._noted = self._noted[:_MOST_USUAL], None
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[psycopg.Connection[Any]]:

@@ -97,7 +97,7 @@ class PostgresDocuments:
         return PostgresFolder(self._database, self._folder)
 
     def reading(self) -> contextlib.AbstractContextManager[object]:
-        return self._database.reading()
+        return self._database.reading_as_usual()
 
     def every(self) -> dict[str, int]:
         """All names below the folder, however deep, each with its newest version."""
