@@ -135,12 +135,12 @@ class Gateway:
         self._port = settings.integer("gateway.port") if port is None else port
         self.webhooks: HttpServer | None = None  # while it runs, when a platform calls us
         self._stop = threading.Event()
-        self.lost = threading.Event()  # another gateway answers now
         self._problems: dict[str, str] = dict.fromkeys(self.platforms, "not connected yet")
         self._started = clock()
         self._receivers: list[threading.Thread] = []
 
     def start(self) -> None:
+        self.turn.hold()
         finish_removals(self.home)
         left = self.receiver.resume()
         _LOG.info(
@@ -245,10 +245,6 @@ class Gateway:
         """Keeps the status fresh, closes conversations that are over, and sends reminders."""
         swept = self._clock()
         while not self._stop.wait(_STATUS_SECONDS):
-            if not self.turn.keep():
-                _LOG.error("another gateway has taken over while this one did not answer; this one ends")
-                self.lost.set()
-                return
             self._write_status()
             if self._clock() - swept >= _SWEEP_SECONDS:
                 swept = self._clock()
@@ -278,6 +274,9 @@ class Turn:
         self._waits = not isinstance(documents, LocalDocuments)
         self._lease = self.folder.lease(LOCK, seconds=_LEASE_SECONDS)
         self._kept = 0.0
+        self._over = threading.Event()
+        self._holder = threading.Thread(target=self._hold, name="gateway-turn", daemon=True)
+        self.lost = threading.Event()  # another gateway answers now
 
     def await_it(self) -> None:
         if self.keep():
@@ -288,6 +287,17 @@ class Turn:
         _LOG.info("another gateway answers; this one waits until it ends")
         while not self.keep():
             time.sleep(_LOOK_SECONDS)
+
+    def hold(self) -> None:
+        """Keeps it until it is given back, whatever else takes long meanwhile."""
+        self._holder.start()
+
+    def _hold(self) -> None:
+        while not self._over.wait(_STATUS_SECONDS):
+            if not self.keep():
+                _LOG.error("another gateway has taken over while this one did not answer; this one ends")
+                self.lost.set()
+                return
 
     def keep(self) -> bool:
         """Takes it, or says that it is still needed; False when another gateway has it."""
@@ -309,7 +319,14 @@ class Turn:
             raise StorageError("another gateway may have taken over; this one waits until it knows")
 
     def give_back(self) -> None:
-        self._lease.give_back()
+        self._over.set()
+        if self._holder.is_alive():
+            self._holder.join()  # else it might take the lease again
+        self._kept = float("-inf")  # whatever still runs writes nothing more
+        try:
+            self._lease.give_back()
+        except StorageError as error:
+            _LOG.warning("the next gateway takes over only in %s s: %s", _LEASE_SECONDS, error)
         self.folder.close()
 
 

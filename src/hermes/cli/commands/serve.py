@@ -165,14 +165,14 @@ def gateway_run(given: ui.Given, context: ui.Context) -> int:
         signal.signal(number, lambda *_: over.set())
     gateway.start()
     while not over.wait(1):
-        if gateway.lost.is_set():
+        if gateway.turn.lost.is_set():
             break
     logging.getLogger("hermes.gateway").info("stopping when the answers in progress are finished")
     if not gateway.stop():
         logging.getLogger("hermes.gateway").warning("some answers took too long; the next start continues with them")
         logging.shutdown()
         os._exit(ui.OK)  # everything is stored; the threads that still wait for a model have nothing left to save
-    return ui.REFUSED if gateway.lost.is_set() else ui.OK
+    return ui.REFUSED if gateway.turn.lost.is_set() else ui.OK
 
 
 def gateway_status(given: ui.Given, context: ui.Context) -> int:
