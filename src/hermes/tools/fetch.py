@@ -159,9 +159,11 @@ class FetchUrl:
         self._cancelled = cancelled
 
     def effect(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The gate decides by the address: a request can carry text away in it."""
         return {"address": arguments["url"].strip()}
 
     def origin_of(self, _arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
+        """From the web if the page was fetched."""
         return "web" if "content" in result else ""  # otherwise the result is our own error message
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:

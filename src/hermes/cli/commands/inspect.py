@@ -1,4 +1,4 @@
-"""`hermes tool`, `prompt`, `scan` and `bench`: call a tool as a model would, see the prompt, judge a text, measure."""
+"""`hermes tool`, `prompt`, `scan` and `bench`: call tools as a model would, print prompts, judge texts, measure."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ _DELEGATE = "delegate_task"
 
 
 def run_tool(given: ui.Given, context: ui.Context) -> int:
+    """Calls a tool with the given arguments, as a model would, or lists the schemas of all tools."""
     if given.name == _DELEGATE and not given.list:
         return _delegate(given, context)
     parts = open_parts(context.home, settings=context.settings, project=given.project or "")
@@ -63,7 +64,7 @@ def _told(result: str) -> int:
 
 
 def _delegate(given: ui.Given, context: ui.Context) -> int:
-    """Delegated tasks need a model and a conversation that they belong to; this one is filed as `tool`."""
+    """Runs `delegate_task` in a new conversation with the source `tool`: it needs a model and a session."""
     from hermes.agent import Agent
 
     arguments = _arguments(given) or "{}"
@@ -77,7 +78,7 @@ def _consent() -> Callable[[str], bool] | None:
 
 
 def _tools_of_the_agent(context: ui.Context) -> list[Tool]:
-    """Those that work on files, commands and pages: not loaded for a call of memory or search."""
+    """The tools for files, commands and web pages, which a call of memory or search does not load."""
     from hermes.tools.builtin import BuiltinTools, DelegateTask
 
     kit = BuiltinTools(
@@ -96,6 +97,7 @@ def _nobody(_task: Task) -> Outcome:
 
 
 def run_prompt(given: ui.Given, context: ui.Context) -> None:
+    """Prints the prompt a new session would get, with the size of each section, or how an old one differs."""
     cwd = given.cwd or os.getcwd()
     owner = "local" if given.diff else None
     parts = open_parts(context.home, settings=context.settings, owner=owner, project=given.project, cwd=cwd)
@@ -123,7 +125,7 @@ def _print_difference(parts: SessionParts, name: str, now: str) -> None:
     if session is None:
         raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows ids and titles")
     then = parts.database.session_details(session.id).get("system_prompt", "")
-    import difflib  # a call of a tool starts without it
+    import difflib  # not needed by the other commands of this module
 
     lines = difflib.unified_diff(
         then.splitlines(), now.splitlines(), f"session {session.id}", "a new session", lineterm=""
@@ -135,7 +137,8 @@ _NO_FILE = (errno.ENOENT, errno.ENAMETOOLONG)
 
 
 def run_scan(given: ui.Given, context: ui.Context) -> int:
-    from hermes.safety.scanner import scan  # the call of a memory tool seldom needs it
+    """Judges a text as memory, prompts and tool results would; refused unless it is clean."""
+    from hermes.safety.scanner import scan  # not at the top: a call of the memory tool seldom needs it
 
     del context
     data = _read(given.file)
@@ -148,7 +151,7 @@ def run_scan(given: ui.Given, context: ui.Context) -> int:
 
 
 def judge(text: str, verdict: Verdict) -> dict[str, Any]:
-    """The verdict on one text as a document; a secret in it counts as refused and is never shown."""
+    """The verdict on a text as a document; a text with a secret is refused, and the secret is never shown."""
     from hermes.safety.secrets import find_secrets, mask_secrets
 
     found = find_secrets(text)
@@ -178,6 +181,7 @@ def _scan_lines(data: bytes, scope: str, *, guard: bool) -> int:
 
 
 def judged_lines(judged: dict[str, Any]) -> list[str]:
+    """The verdict of `judge` in lines for people."""
     found = f": {', '.join(judged['classes'])}" if judged["classes"] else ""
     return [f"{judged['verdict']}{found}", *(f"  {judged[name]}" for name in ("excerpt", "advice") if judged[name])]
 
@@ -189,7 +193,7 @@ def _read(file: str) -> bytes:
         with open(file, "rb") as source:
             return source.read()
     except OSError as error:
-        if error.errno in _NO_FILE:  # somebody gave the text itself, or a wrong name
+        if error.errno in _NO_FILE:  # a wrong name, or the text itself, which can be too long for a name
             raise NotFound(
                 f"there is no file {preview(file)!r}; to scan a text, pipe it in: `echo 'the text' | hermes scan -`"
             ) from error
@@ -197,6 +201,7 @@ def _read(file: str) -> bytes:
 
 
 def bench_recall(given: ui.Given, context: ui.Context) -> None:
+    """Measures how well search finds answers, in a data set or in the person's own conversations."""
     if given.chart:
         checkout().refuse_unwritable("--chart", given.chart)
     figures = _recall_figures(given, context)
@@ -206,6 +211,7 @@ def bench_recall(given: ui.Given, context: ui.Context) -> None:
 
 
 def figure_lines(figures: dict[str, Any], indent: str = "") -> Iterator[str]:
+    """Yields measured figures as lines, nested ones indented."""
     for name, figure in figures.items():
         if isinstance(figure, dict):
             yield f"{indent}{name}"
@@ -228,6 +234,7 @@ def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
 
 
 def bench_self(given: ui.Given, context: ui.Context) -> None:
+    """Measures with the person's own conversations whether memory helps, with a model if one is asked for."""
     from hermes.cli.sessions import open_existing
     from hermes.operations.self_bench import chart, lines, run_self
     from hermes.session.models import answer, main_model

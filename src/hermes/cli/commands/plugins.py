@@ -1,4 +1,4 @@
-"""`hermes plugins`, `memory setup`, `off` and `deliver`: external memory and engines, and the commands they bring."""
+"""`hermes plugins`, `memory setup`, `off` and `deliver`: memory providers, context engines and their own commands."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ PROVIDER, ENGINE = "memory provider", "context engine"
 
 
 def plugins_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists memory providers and context engines, and marks those in use."""
     rows, lines = _rows(context), []
     for row in rows:
         mark, where = "*" if row["active"] else " ", "bundled" if row["bundled"] else "installed"
@@ -58,6 +59,7 @@ def _rows(context: ui.Context) -> list[dict[str, Any]]:
 
 
 def plugins_show(given: ui.Given, context: ui.Context) -> None:
+    """Prints what is known about a plug-in: its folder, version, hooks and dependencies."""
     found = [row for row in _rows(context) if row["name"] == given.name]
     if not found:
         raise _no_plugin(given.name, context)
@@ -82,11 +84,12 @@ def _no_plugin(name: str, context: ui.Context) -> NotFound:
 
 
 def plugins_path(_given: ui.Given, context: ui.Context) -> None:
+    """Prints the folder that plug-ins are installed in."""
     ui.line(os.path.join(context.home.operator, FOLDER))
 
 
 def plugins_check(given: ui.Given, context: ui.Context) -> int:
-    """Loads each installed plug-in, or the named ones, and reports what is wrong."""
+    """Loads each installed plug-in, or the named ones, and reports what is wrong; refused if anything is."""
     chosen = [*chosen_providers(context.settings), context.settings.text("context.engine")]
     installed = [row["name"] for row in _rows(context) if not row["bundled"]]
     names = given.names or [*installed, *(name for name in chosen if name not in ("", BUILT_IN))]
@@ -102,7 +105,7 @@ def plugins_check(given: ui.Given, context: ui.Context) -> int:
 
 
 def _checked(name: str, given: ui.Given, context: ui.Context) -> list[dict[str, Any]]:
-    """Every plug-in of that name; one that is nowhere may still be an engine that a general plug-in registers."""
+    """Checks every plug-in of a name; an unknown name may be an engine that a general plug-in registers."""
     kinds = {row["kind"] for row in _rows(context) if row["name"] == name}
     found = []
     if PROVIDER in kinds:
@@ -117,7 +120,7 @@ def _checked(name: str, given: ui.Given, context: ui.Context) -> list[dict[str, 
 
 
 def run_provider_command(name: str, words: list[str], context: ui.Context) -> int:
-    """Lets the provider parse and carry out its own words."""
+    """Runs a command that a memory provider brings, with the provider's own parser."""
     home = context.home
     with running_for(home.path):
         register = load_commands(name, home.operator)
@@ -137,6 +140,10 @@ _BUILT_IN_ONLY = "built-in only"
 
 
 def memory_setup(given: ui.Given, context: ui.Context) -> int:
+    """Sets up a memory provider: installs its packages, asks for its fields, stores them and tries it.
+
+    Its fields are stored only once all are valid. A provider that does not answer at the end stays set up.
+    """
     if wrong := [each for each in given.set or [] if "=" not in each]:
         raise SettingsError(f"--set {wrong[0]!r}: expected key=value")
     pairs = (each.partition("=") for each in given.set or [])
@@ -177,7 +184,7 @@ def memory_setup(given: ui.Given, context: ui.Context) -> int:
 
 
 def _own_setup(name: str, provider: Any, context: ui.Context) -> None:
-    """Lets a provider ask its own questions. As in hermes-agent, it gets all settings together with its own."""
+    """Lets a provider ask its own questions. As in hermes-agent, it receives all settings and its own."""
     settings, home = context.settings, context.home.operator
     config: dict[str, Any] = {"memory": {}}
     for key in (each for each in settings.names() if settings.origin(each) != "default"):
@@ -191,12 +198,13 @@ def _own_setup(name: str, provider: Any, context: ui.Context) -> None:
     except EOFError as error:
         again = f"run `hermes memory setup {name}` in a terminal, or answer with --set key=value"
         raise SettingsError(f"{name} asks its own questions when it is set up; {again}") from error
-    except (Exception, SystemExit) as error:  # a plug-in's code; whatever it raises, it is not set up
+    except (Exception, SystemExit) as error:  # a plug-in's code may raise anything
         told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise SettingsError(f"the set-up of {name} failed ({told}), so it is not in use") from error
 
 
 def memory_off(_given: ui.Given, context: ui.Context) -> None:
+    """Switches external memory off; its settings and its data stay."""
     several, one = context.settings.texts("memory.providers"), context.settings.text("memory.provider")
     set_value(context.home, FILE, "memory.provider", "")
     if several:
@@ -206,6 +214,7 @@ def memory_off(_given: ui.Given, context: ui.Context) -> None:
 
 
 def memory_deliver(given: ui.Given, context: ui.Context) -> int:
+    """Sends queued calls to the memory providers now, also those that were refused before."""
     names, notices = chosen_providers(context.settings), Notices()
     if not names:
         raise SettingsError("there is no external memory to deliver to (`hermes memory setup`)")
@@ -233,7 +242,7 @@ def _picked(home: str, *, talking: bool) -> str:
 
 
 def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool) -> None:
-    """Installs missing packages next to Hermes, and shows the output of uv or pip."""
+    """Installs missing packages into the environment of Hermes, with the output of uv or pip."""
     lacking = [each for each in packages if not status.is_installed(each)]
     if not lacking:
         return
@@ -248,14 +257,14 @@ def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool
             f"{names} could not be installed (exit code {code}; the reason is printed above), so no setting was "
             f"changed. Install by hand with `{by_hand}`, then run `hermes memory setup {provider}` again"
         )
-    importlib.invalidate_caches()  # a folder that was looked at before has new modules now
+    importlib.invalidate_caches()  # Python remembers the content of folders it has searched
     ui.line(f"{names} installed")
 
 
 def _answered(
     name: str, fields: list[dict[str, Any]], answers: Mapping[str, str], home: Home, *, talking: bool
 ) -> dict[str, Any]:
-    """A value for every field that applies: from the command line, from a person, or what it was or is by default."""
+    """A value for each field that applies: from the command line, the person, the present settings or the default."""
     if unknown := sorted(answers.keys() - {field["key"] for field in fields}):
         keys = ", ".join(str(field["key"]) for field in fields) or "none"
         raise SettingsError(f"{name} has no field {', '.join(unknown)} (its fields are: {keys})")
@@ -298,7 +307,7 @@ def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
 
 
 def _save(provider: Any, name: str, fields: list[dict[str, Any]], values: dict[str, Any], home: Home) -> None:
-    """Secrets go into .env, the rest where the provider keeps it; either is read back."""
+    """Stores secrets in .env, and the other values where the provider reads them."""
     secrets = {field["key"]: status.secret_name(name, field) for field in fields if field.get("secret")}
     for key, variable in secrets.items():
         if values.get(key) and secret(home, variable) != values[key]:

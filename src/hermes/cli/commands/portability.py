@@ -1,4 +1,4 @@
-"""`hermes export`, `import`, `claw`, `backup`, `sessions export` and `import`: what moves in and out."""
+"""`hermes export`, `import`, `claw`, `backup`, `sessions export` and `sessions import`: move data in and out."""
 
 from __future__ import annotations
 
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 
 def claw_migrate(given: ui.Given, context: ui.Context) -> int:
+    """Migrates a home of OpenClaw: shows what would change, asks, and does it."""
     chosen = ui.pick(given, "source", "preset", "workspace_target", "skill_conflict")
     return carry_out(given, context, Migration(context.home, _options(given, **chosen)).plan())
 
@@ -77,7 +78,7 @@ def _options(given: ui.Given, **more: Any) -> Options:
 
 
 def carry_out(given: ui.Given, context: ui.Context, report: Report) -> int:
-    """Shows the preview, asks, does the work and reports it. Without a yes, nothing is done."""
+    """Shows a plan, asks, applies it and prints the report; without a yes, nothing is changed."""
     blocked = bool(report.conflicts()) and not report.choices.overwrite
     at_once = given.yes and report.has_work() and not blocked and not given.dry_run
     if not given.json and not at_once:
@@ -96,7 +97,7 @@ def carry_out(given: ui.Given, context: ui.Context, report: Report) -> int:
 
 
 def _offer(given: ui.Given, home: str, disabled: list[str]) -> None:
-    """Lists what came along, could act and is disabled, and enables it when the person says so."""
+    """Lists imported settings that could run or connect, which are disabled, and enables them if the person agrees."""
     if not disabled or given.json:
         return
     ui.line("these were brought in, but stay disabled until you agree:")
@@ -115,6 +116,7 @@ def _end(given: ui.Given, report: Report, words: str, code: int = ui.OK) -> int:
 
 
 def claw_cleanup(given: ui.Given, _context: ui.Context) -> None:
+    """Moves the folders of OpenClaw aside by renaming them, after asking; warns if OpenClaw still runs."""
     moves = plan_cleanup(given.source)
     running = is_running()
     lines = []
@@ -138,7 +140,7 @@ def _adopt(given: ui.Given, context: ui.Context) -> int:
 
 
 def _old_home(context: ui.Context) -> str:
-    """Where hermes-agent lived: in this home when its files are still here, else in its usual place."""
+    """The home of hermes-agent: this one if its files are here, else the place where it usually is."""
     home = context.home
     usual = os.path.join(os.path.expanduser("~"), ".hermes")
     try:
@@ -146,7 +148,7 @@ def _old_home(context: ui.Context) -> str:
     except ForeignSettings:
         return home.path
     except SettingsError:
-        pass  # ours, with a mistake in it
+        pass  # a config.yaml of ours, with a mistake in it
     database = home.join(DATABASE)
     return home.path if os.path.exists(database) and foreign_program(database) == HERMES_AGENT else usual
 
@@ -155,6 +157,7 @@ _PASSPHRASE = "HERMES_PASSPHRASE"  # noqa: S105 - the name of a variable
 
 
 def run_export(given: ui.Given, context: ui.Context) -> int:
+    """Writes an archive with the home, or a part of it; reports damaged messages it had to leave out."""
     selection = Selection(
         person=given.person or "",
         project=named_project(given.project) if given.project else "",
@@ -177,7 +180,7 @@ def run_export(given: ui.Given, context: ui.Context) -> int:
 
 
 def _lock(given: ui.Given) -> Lock | None:
-    """What to encrypt with, if that was asked for."""
+    """How to encrypt an archive; None if that was not asked for."""
     if given.recipient:
         return Lock(recipients=given.recipient)
     return Lock(passphrase=_passphrase(twice=True)) if given.encrypt else None
@@ -188,7 +191,7 @@ def _key(given: ui.Given) -> Key:
 
 
 def _passphrase(*, twice: bool = False) -> str:
-    """From the environment, else typed by a person; a new one twice."""
+    """Reads the passphrase from the environment or the person, who types a new one twice."""
     if known := os.environ.get(_PASSPHRASE):
         return known
     if not sys.stdin.isatty():
@@ -207,6 +210,7 @@ def _conversations(done: Exported | Restored) -> str:
 
 
 def run_import(given: ui.Given, context: ui.Context) -> int:
+    """Imports an archive as a whole home or with `--merge` into this one, or adopts a home of hermes-agent."""
     if given.source == HERMES_AGENT:
         return _adopt(given, context)
     if given.path is not None:
@@ -239,6 +243,7 @@ def _show_restored(given: ui.Given, context: ui.Context, done: Any, lines: list[
 
 
 def backup_create(given: ui.Given, context: ui.Context) -> None:
+    """Makes a backup and verifies it; with `--keep`, removes older ones afterwards."""
     home = context.home
     elsewhere, problem = provider_paths(home)
     lock = _lock(given)
@@ -256,6 +261,7 @@ def backup_create(given: ui.Given, context: ui.Context) -> None:
 
 
 def backup_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists the backups in the home with date, size and reason, the newest first."""
     found = list_backups(context.home.path)
     lines = []
     for backup in found:
@@ -266,6 +272,7 @@ def backup_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def backup_verify(given: ui.Given, context: ui.Context) -> None:
+    """Checks every checksum of a backup, by default of the newest."""
     path = _named(given.file, context)
     count = verify_backup(path, _key(given))
     line = f"{path} is whole: {counted(count, 'file')}, every checksum matches"
@@ -273,6 +280,7 @@ def backup_verify(given: ui.Given, context: ui.Context) -> None:
 
 
 def backup_restore(given: ui.Given, context: ui.Context) -> None:
+    """Replaces the home by a backup, after asking; the present home is kept beside it."""
     path, home = _named(given.file, context), context.home.path
     if os.path.isdir(home):
         otherwise = "nothing was changed; --yes restores without asking (the present home is kept beside it)"
@@ -283,7 +291,7 @@ def backup_restore(given: ui.Given, context: ui.Context) -> None:
 
 
 def _named(given: str | None, context: ui.Context) -> str:
-    """The file that was named, also by its bare name; the newest backup when none was."""
+    """The path of the backup that was named, by path or file name; without a name, of the newest."""
     found = [backup for backup in list_backups(context.home.path) if not backup.problem]
     if given is None:
         if not found:
@@ -303,6 +311,7 @@ def _as_json(backup: Backup) -> dict[str, Any]:
 
 
 def sessions_export(given: ui.Given, context: ui.Context) -> int:
+    """Writes conversations as JSONL, Markdown or HTML; secrets are masked unless asked for."""
     if bool(given.sessions) == given.all:
         raise SettingsError("name the conversations to export, or use --all")
     mask = unmasked if given.with_secrets else mask_secrets
@@ -325,9 +334,9 @@ def sessions_export(given: ui.Given, context: ui.Context) -> int:
 
 @contextmanager
 def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
-    """Standard output, or a private file that gets its name when it is complete."""
+    """Opens standard output, or a private file that gets its name only once it is complete."""
     if path is None:
-        # Whatever the terminal's encoding is, what is exported is UTF-8 and can be imported again.
+        # Exports are UTF-8 whatever the terminal's encoding is, so that they can be imported again.
         sys.stdout.flush()
         out = io.TextIOWrapper(sys.stdout.buffer, encoding="utf-8", errors="backslashreplace", newline="\n")
         yield out
@@ -354,10 +363,11 @@ def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
 _DAY = 86_400  # seconds
 
 
-_MANY = 10_000  # messages after which the index is worth merging
+_MANY = 10_000  # an import of so many messages merges the index at its end
 
 
 def sessions_import(given: ui.Given, context: ui.Context) -> int:
+    """Imports conversations of other programs, watches for new ones, or discards an unfinished import."""
     if not 0 < given.interval <= _DAY:
         raise SettingsError(f"--interval {given.interval:g}: expected seconds, more than 0 and at most a day")
     form = given.format or (_format_of(given.file) if given.file else None)
@@ -377,7 +387,7 @@ def sessions_import(given: ui.Given, context: ui.Context) -> int:
 
 
 def _format_of(path: str) -> str | None:
-    """The format of a single file; a text in an unknown format counts as JSONL, whose reader reports what is wrong."""
+    """The format of a single file; an unknown one counts as JSONL, whose reader says what is wrong."""
     if path == "-":
         return JSONL
     real = os.path.realpath(path)
@@ -406,7 +416,7 @@ def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Importe
 
 
 def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
-    """A folder may hold files of every kind; those with readers of their own are read by them."""
+    """Imports one file of a folder with the reader for its format."""
     if source.format == HERMES_AGENT:
         from hermes.portability.hermes_agent import import_hermes_agent
 
@@ -428,9 +438,9 @@ def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
 
 @contextmanager
 def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[RecordedDB]:
-    """Undoes a failed import. One that the person stops keeps what it has stored, and the next run continues it."""
+    """Undoes an import that fails. If the person stops it, what is stored stays and the next run continues."""
     where, name = conversations_of(context.home), _name_of_import(given.file)
-    command = ["hermes", "sessions", "import", _place(given.file)]  # goes on with it after an interruption
+    command = ["hermes", "sessions", "import", _place(given.file)]  # continues it after an interruption
     for option in ("format", "project"):
         if chosen := getattr(given, option):
             command += [f"--{option}", chosen]
@@ -452,7 +462,7 @@ def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[Rec
 
 
 def _settle_index(db: RecordedDB, *, many: bool) -> None:
-    """Indexes what still waits; many messages leave the index in pieces, and a search has to look into each."""
+    """Indexes waiting messages, and merges the index after many: a search has to look into each of its pieces."""
     try:
         db.index()
         if many:
@@ -462,9 +472,9 @@ def _settle_index(db: RecordedDB, *, many: bool) -> None:
 
 
 def _watch(given: ui.Given, context: ui.Context) -> None:
-    """Looks again and again, and says what came; ends when the person stops it.
+    """Imports again and again, and reports what is new, until the person stops it.
 
-    What is there at the start may go and come back later; what is not there has been mistyped.
+    A name that does not exist at the start is an error, because it is probably mistyped; later a file may come and go.
     """
     check_name(given.file)
     ui.line(f"watching {given.file}; Ctrl-C ends it")
@@ -481,7 +491,7 @@ def _watch(given: ui.Given, context: ui.Context) -> None:
 def _look_once(given: ui.Given, context: ui.Context, told: set[str]) -> None:
     try:
         found = _bring_in(given, context, given.format)
-    except (NotFound, LockTimeout) as error:  # nothing there yet, or another program writes: look again later
+    except (NotFound, LockTimeout) as error:  # nothing there, or another program is writing: try again later
         found = Imported(problems=[str(error)])
     for problem in found.problems:
         if problem not in told:
@@ -538,7 +548,7 @@ def _there(result: Any) -> str:
 
 
 def _import_database(given: ui.Given, context: ui.Context) -> None:
-    """A `state.db` of hermes-agent: brought in from elsewhere; where ours would be, adopted with the original kept."""
+    """Imports a `state.db` of hermes-agent; one in the place of ours is adopted, and the original is kept."""
     from hermes.portability.exchange import HomeCopy
     from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
 
@@ -571,12 +581,12 @@ def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
 
 
 def _name_of_import(file: str) -> str:
-    """The same name for the same source, wherever the command is run."""
+    """A name that depends only on the source, so that the same import is recognised from any folder."""
     return hashlib.sha256(_place(file).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def _place(file: str) -> str:
-    """The path, even if the file is gone; names of programs and `-` stay as they are."""
+    """The absolute path of a source, which need not exist any more; `-` and names of programs stay unchanged."""
     is_name = file == "-" or (file in FORMATS and not os.path.exists(file))
     return file if is_name else os.path.realpath(file)
 

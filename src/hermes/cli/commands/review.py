@@ -1,4 +1,4 @@
-"""`hermes memory` and `hermes skills` where a person decides: pending writes, edited files, scans, imports."""
+"""Commands of `hermes memory` and `skills` with which a person decides: pending writes, edited files, imports."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 def memory_status(given: ui.Given, context: ui.Context) -> None:
+    """Prints how full memory is, what is pending, and whether the memory providers work."""
     store = open_store(context, given)
     waiting, unreadable = Approvals(context.home).pending()
     targets = (*TARGETS, "project") if "project" in store.targets else TARGETS
@@ -116,7 +117,7 @@ def _approve(given: ui.Given, context: ui.Context, *, skills: bool) -> None:
 
 
 def _edited(pending: PendingWrite, text: str | None) -> list[str]:
-    """The texts as the person wants them: the one they gave, or what they make of them in their editor."""
+    """The texts of a pending write as the person wants them: the one they gave, or what they save in their editor."""
     if not pending.texts:
         raise SettingsError(f"{pending.id} keeps no text that could be edited; approve or reject it as it is")
     if text is not None:
@@ -154,10 +155,12 @@ memory_reject, skills_reject = (partial(_reject, skills=each) for each in (False
 
 
 def memory_adopt(given: ui.Given, context: ui.Context) -> None:
+    """Accepts a memory file that was edited in another form: backs up its bytes, and writes its entries in ours."""
     report(given, open_store(context, given).adopt(given.target, cause=BY_HAND))
 
 
 def memory_reset(given: ui.Given, context: ui.Context) -> None:
+    """Removes all entries of a target, or of all targets, after asking; the history keeps them."""
     store = open_store(context, given)
     everything = ["project"] if given.project else list(store.targets)
     targets = [given.target] if given.target else everything
@@ -180,6 +183,7 @@ def _accept(given: ui.Given, context: ui.Context) -> int:
 
 
 def memory_scan(given: ui.Given, context: ui.Context) -> int:
+    """Judges all entries; refused if one is not clean. With `--accept`, keeps a flagged entry after all."""
     if given.accept:
         return _accept(given, context)
     store = open_store(context)
@@ -199,6 +203,7 @@ def memory_scan(given: ui.Given, context: ui.Context) -> int:
 
 
 def memory_import(given: ui.Given, context: ui.Context) -> int:
+    """Imports entries from the notes of another program, after showing them; refused after a warning."""
     project = named_project(given.project) if given.project else ""
     report = plan_memory(context.home, given.source, given.format, given.target, project)
     code = carry_out(given, context, report)

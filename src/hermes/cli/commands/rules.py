@@ -1,4 +1,4 @@
-"""`hermes rules`, `reminders` and `trust`: what the person wants kept to, brought up and trusted."""
+"""`hermes rules`, `reminders` and `trust`: standing instructions, reminders and trusted folders."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 def rules_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists the rules with what triggers them and what they do."""
     rules = RuleBook(context.home).all()
     lines = [line for rule in rules for line in _in_lines(rule)]
     nothing = "no rules yet; state one in a conversation, or `hermes rules add TEXT`"
@@ -31,13 +32,14 @@ def rules_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def rules_add(given: ui.Given, context: ui.Context) -> None:
+    """Adds a rule from a sentence; its trigger is recognised as in a conversation."""
     enforce = given.enforce or context.settings.text("rules.enforce")
     rule = RuleBook(context.home).add(given.text, enforce=enforce)
     ui.show(given, _as_dict(rule), *_in_lines(rule))
 
 
 def rules_test(given: ui.Given, context: ui.Context) -> None:
-    """Which rules would fire on a call: a command, a tool with its arguments, or a path that is written."""
+    """Prints which rules a call would trigger: a command, a tool with its arguments, or a write to a path."""
     arguments: dict[str, Any] = {}
     if given.arguments:
         try:
@@ -65,6 +67,7 @@ rules_on, rules_off = partial(_switch, on=True), partial(_switch, on=False)
 
 
 def rules_remove(given: ui.Given, context: ui.Context) -> None:
+    """Removes a rule by its id."""
     rule = RuleBook(context.home).remove(given.id)
     ui.show(given, _as_dict(rule), f"removed {rule.id}: {rule.text}")
 
@@ -95,6 +98,7 @@ def _moment(text: str | None, context: ui.Context) -> datetime:
 
 
 def reminders_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists the reminders that are not done, or with `--all` every one."""
     found, lines = [each for each in Reminders(context.home).all() if given.all or each.state != DONE], []
     for each in found:
         state = "" if each.state == WAITING else f", {each.state}"
@@ -104,6 +108,7 @@ def reminders_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def reminders_add(given: ui.Given, context: ui.Context) -> None:
+    """Adds a reminder for a topic or a time; without either option, it is understood from the text."""
     now = _now(context)
     if given.topic:
         wanted = Wanted(text=given.text, words=tuple(given.topic.lower().split()))
@@ -117,11 +122,13 @@ def reminders_add(given: ui.Given, context: ui.Context) -> None:
 
 
 def reminders_done(given: ui.Given, context: ui.Context) -> None:
+    """Marks a reminder as done."""
     made = Reminders(context.home).change(given.id, state=DONE)
     ui.show(given, made.as_dict(), f"done: {made.text}")
 
 
 def reminders_snooze(given: ui.Given, context: ui.Context) -> None:
+    """Puts a reminder off to another time; one about a topic then comes up by time."""
     due = moment_meant(given.until, _now(context)).due
     made = Reminders(context.home).change(given.id, state=WAITING, due=due, words=())
     ui.show(given, made.as_dict(), f"{made.id} comes up again {made.when}: {made.text}")
@@ -131,6 +138,7 @@ def _now(context: ui.Context) -> datetime:
     return datetime.now(zone_of(context.settings.text("timezone"))).replace(tzinfo=None)
 
 
+# Files that agents load from a folder by themselves.
 _NOTES = (".hermes.md", "HERMES.md", "AGENTS.md", "agents.md", "CLAUDE.md", "claude.md", ".cursorrules", ".cursor")
 _QUESTION = (
     "{folder} is new here. Do you trust what is in it (its files, AGENTS.md and other notes for agents)?\n"
@@ -140,7 +148,7 @@ _QUESTION = (
 
 
 def ask_about(home: Home, cwd: str) -> None:
-    """Asks once, at a terminal, about the repository around this folder, or about a folder with notes for agents."""
+    """Asks once, at a terminal, whether to trust the repository around a folder, or a folder with notes for agents."""
     folders, here = TrustedFolders(home), os.path.realpath(cwd)
     folder = project_root(here) or here
     if not sys.stdin.isatty() or not sys.stdout.isatty() or folders.decision(folder) is not None:
@@ -148,22 +156,25 @@ def ask_about(home: Home, cwd: str) -> None:
     if not project_root(here) and not any(os.path.lexists(os.path.join(here, name)) for name in _NOTES):
         return  # nothing in it speaks to a model by itself
     if folder in (os.path.realpath(os.path.expanduser("~")), os.path.dirname(folder)):
-        return  # too broad to be meant
+        return  # the home folder or the whole disk: too much to trust with one answer
     ui.line(_QUESTION.format(folder=folder))
     folders.add(folder, trusted=ui.said_yes("trust it?"))
 
 
 def trust_add(given: ui.Given, context: ui.Context) -> None:
+    """Trusts a folder: its files no longer count as text from outside."""
     path = TrustedFolders(context.home).add(given.dir)
     ui.show(given, {"path": path, "trusted": True}, f"{path} is trusted")
 
 
 def trust_remove(given: ui.Given, context: ui.Context) -> None:
+    """Forgets the decision about a folder."""
     path = TrustedFolders(context.home).remove(given.dir)
     ui.show(given, {"path": path, "trusted": None}, f"{path} is no longer on the list; it counts as outside")
 
 
 def trust_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists the folders that were decided about."""
     found = sorted(TrustedFolders(context.home).all().items())
     lines = [f"{'trusted    ' if trusted else 'not trusted'}  {path}" for path, trusted in found]
     document = [{"path": path, "trusted": trusted} for path, trusted in found]
@@ -171,6 +182,7 @@ def trust_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def trust_log(given: ui.Given, context: ui.Context) -> None:
+    """Prints the latest decisions of the trust gate."""
     found = DecisionLog(context.home).newest(given.count)
     lines = [f"{ui.when(each['at'])}  {each['verdict']:<5}  {each['sink']:<8}  {each['reason']}" for each in found]
     ui.show(given, found, *(lines or ["the gate has not decided anything yet"]))

@@ -1,4 +1,4 @@
-"""`hermes serve`, `ui`, `mcp` and `gateway`: memory for other programs, in a browser and on chat platforms."""
+"""`hermes serve`, `ui`, `mcp` and `gateway`: offer memory to other programs, in a browser and on chat platforms."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
 
 
-# The lines of the first two hold addresses, and Telegram's hold the token; the third has one for every request.
+# The first two log addresses, and those of Telegram contain the token; the third logs a line for every request.
 _QUIET = ("httpx", "httpcore", "mcp")
-_ONCE_IN = 60.0  # seconds between two lines about the same trouble
-_MOST_COMPLAINTS = 200
+_ONCE_IN = 60.0  # seconds between two lines about the same problem
+_MOST_COMPLAINTS = 200  # different ones that are remembered
 
 
 def log_with_times() -> None:
-    """Each line with its time, level and source."""
+    """Sets up logging for servers: lines with time, level and source, and repeated complaints once a minute."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
@@ -43,7 +43,7 @@ def log_with_times() -> None:
 
 
 class Repeated(logging.Filter):
-    """Lets the same complaint through once a minute, with how often it was left out since."""
+    """A log filter that passes the same complaint once a minute, and says how many it left out."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -51,6 +51,7 @@ class Repeated(logging.Filter):
         self._seen: dict[tuple[str, str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Passes everything below a warning, and of repeated complaints one a minute."""
         if record.levelno < logging.WARNING:
             return True
         what = (record.name, str(record.msg), str(record.exc_info[0]) if record.exc_info else "")
@@ -70,7 +71,7 @@ _LAST_PORT = 65535
 
 
 def start(context: ui.Context, *, host: str = "", port: int | None = None, only_mcp: bool = False) -> None:
-    """Serves until SIGINT or SIGTERM, then lets running requests finish."""
+    """Serves HTTP until SIGINT or SIGTERM, then lets running requests finish."""
     with ui.needing("server"):
         from hermes.http_server import HttpServer, raise_descriptor_limit
         from hermes.server.app import build
@@ -81,7 +82,7 @@ def start(context: ui.Context, *, host: str = "", port: int | None = None, only_
     listening = _listen(host, settings.integer("server.port") if port is None else port)
     server = HttpServer(service.app, listening, drain_seconds=settings.integer("server.drain_seconds"))
     log_with_times()
-    # Turns give the interpreter up at every file and database call; getting it back must not take the usual 5 ms each.
+    # Turns release the interpreter lock at every file and database call; under load, each took 5 ms to get it back.
     sys.setswitchinterval(_SWITCH_SECONDS)
     if not only_mcp:
         _say_what_is_served(settings, host, server.port)
@@ -89,7 +90,7 @@ def start(context: ui.Context, *, host: str = "", port: int | None = None, only_
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """Before anything is said: a port that is taken is no place to send clients to."""
+    """Opens the port, before any address is printed: it may be taken."""
     from hermes.http_server import listen
 
     if not 0 <= port <= _LAST_PORT:
@@ -97,7 +98,7 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         return listen(host, port)
     except OSError as error:
-        why = str(error.strerror).partition(" (while")[0]  # where is said already
+        why = str(error.strerror).partition(" (while")[0]  # our message names the address already
         others = "choose others with --host and --port, or server.host and server.port"
         raise SettingsError(f"cannot listen on {host}, port {port}: {why}; {others}") from error
 
@@ -116,10 +117,11 @@ def _say_what_is_served(settings: Settings, host: str, port: int) -> None:
 
 
 def run_serve(given: ui.Given, context: ui.Context) -> None:
+    """Serves the HTTP APIs, MCP and the web page until it is stopped."""
     start(context, host=given.host or "", port=given.port)
 
 
-_WEB_DRAIN_SECONDS = 1  # nothing that takes long runs there
+_WEB_DRAIN_SECONDS = 1  # the page answers every request quickly
 
 
 def run_ui(given: ui.Given, context: ui.Context) -> None:
@@ -131,7 +133,9 @@ def run_ui(given: ui.Given, context: ui.Context) -> None:
     server = HttpServer(page.app, _listen("127.0.0.1", given.port or 0), drain_seconds=_WEB_DRAIN_SECONDS)
     address = f"http://127.0.0.1:{server.port}{page.link()}"
     logging.basicConfig(level=logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it complains about live pages when it is stopped
+    logging.getLogger("uvicorn.error").setLevel(
+        logging.CRITICAL
+    )  # when stopped, it complains about pages that are still open
     if given.no_browser or not _open_browser(address):
         print(f"Open this within two minutes; it works once:\n\n    {address}\n\nCtrl-C ends it.", flush=True)
     else:
@@ -149,6 +153,10 @@ def _open_browser(address: str) -> bool:
 
 
 def gateway_run(given: ui.Given, context: ui.Context) -> int:
+    """Runs the gateway until SIGTERM or SIGINT, then lets answers in progress finish.
+
+    With PostgreSQL, ends with code 1 if another gateway took over; a service manager then restarts it to wait.
+    """
     import signal
     import threading
 
@@ -158,7 +166,7 @@ def gateway_run(given: ui.Given, context: ui.Context) -> int:
 
         raise_descriptor_limit()
     log_with_times()
-    gateway = Gateway(context.home, port=given.port)  # waits while another gateway has its turn
+    gateway = Gateway(context.home, port=given.port)  # waits while another gateway is active
     sys.setswitchinterval(_SWITCH_SECONDS)
     over = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -171,11 +179,12 @@ def gateway_run(given: ui.Given, context: ui.Context) -> int:
     if not gateway.stop():
         logging.getLogger("hermes.gateway").warning("some answers took too long; the next start continues with them")
         logging.shutdown()
-        os._exit(ui.OK)  # everything is stored; the threads that still wait for a model have nothing left to save
+        os._exit(ui.OK)  # messages are stored; threads that wait for a model have nothing to save
     return ui.REFUSED if gateway.turn.lost.is_set() else ui.OK
 
 
 def gateway_status(given: ui.Given, context: ui.Context) -> int:
+    """Prints whether a gateway runs, its platforms and its messages; refused if none runs."""
     from hermes.gateway.service import stored_status
 
     status, lines = stored_status(context.home), []
@@ -197,6 +206,7 @@ def gateway_status(given: ui.Given, context: ui.Context) -> int:
 
 
 def gateway_pair(given: ui.Given, context: ui.Context) -> None:
+    """Makes a code that connects a chat account to a person; it is valid once, for an hour."""
     from hermes.gateway.directory import PAIR
 
     with _directory(context) as directory:
@@ -207,6 +217,7 @@ def gateway_pair(given: ui.Given, context: ui.Context) -> None:
 
 
 def gateway_unpair(given: ui.Given, context: ui.Context) -> None:
+    """Disconnects a chat account from its person."""
     with _directory(context) as directory:
         directory.unlink(given.platform, given.account)
     line = f"{given.platform} account {given.account} no longer belongs to anybody"
@@ -214,6 +225,7 @@ def gateway_unpair(given: ui.Given, context: ui.Context) -> None:
 
 
 def gateway_people(given: ui.Given, context: ui.Context) -> None:
+    """Lists the chat accounts that belong to people."""
     with _directory(context) as directory:
         accounts = directory.accounts()
     lines = [f"{each['person']:<20}  {each['platform']:<10} {each['account']}  (by {each['by']})" for each in accounts]
@@ -235,12 +247,13 @@ def _directory(context: ui.Context) -> Iterator[Directory]:
 
 
 def mcp_serve(given: ui.Given, context: ui.Context) -> None:
+    """Serves MCP over standard input and output, or with `--http` over HTTP."""
     if given.http:
         start(context, host=given.host or "", port=given.port, only_mcp=True)
         return
     import gc
 
-    gc.disable()  # the SDK makes a hundred thousand objects that stay: looking through them again and again is waste
+    gc.disable()  # importing the SDK makes 100,000 objects that stay; the collector would scan them repeatedly
     with ui.needing("server"):
         from hermes.server.mcp import build_server, serve_stdio
     gc.freeze()
@@ -260,6 +273,7 @@ _LARGEST = 16 << 20
 
 
 def mcp_install(given: ui.Given, context: ui.Context) -> int:
+    """Adds Hermes to the configuration of an MCP host, once the command it writes there has answered."""
     if given.remove:
         return mcp_uninstall(given, context)
     changes = plan(given.host, this_copy(context.home), os.path.expanduser("~"))
@@ -274,6 +288,7 @@ def mcp_install(given: ui.Given, context: ui.Context) -> int:
 
 
 def mcp_uninstall(given: ui.Given, context: ui.Context) -> int:
+    """Removes Hermes from the configuration of an MCP host."""
     del context
     return _write(given, plan(given.host, None, os.path.expanduser("~")), [], "")
 
@@ -308,6 +323,7 @@ def _write(given: ui.Given, changes: list[Change], tools: list[str], records: st
 
 
 def mcp_status(given: ui.Given, context: ui.Context) -> int:
+    """Prints for each MCP host whether it is configured and its command answers; refused if one does not."""
     del context
     rows = [_state(host) for host in HOSTS]
     ui.show(given, rows, *(_told(row) for row in rows))
@@ -315,7 +331,7 @@ def mcp_status(given: ui.Given, context: ui.Context) -> int:
 
 
 def _state(host: str) -> dict[str, Any]:
-    """Whether a host knows us, and whether the command it has still answers."""
+    """Whether a host is configured for Hermes, and whether its command still answers."""
     row: dict[str, Any] = {"host": host, "configured": False, "answers": None, "tools": [], "problem": None}
     try:
         found = configured(host, os.path.expanduser("~"))
@@ -353,7 +369,7 @@ def _diffs(changes: list[Change]) -> Iterator[str]:
 
 
 def mcp_record(given: ui.Given, context: ui.Context) -> int:
-    """Ends with 0 or 1 only: hosts take 2 as an order to stop the person's prompt or to go on with the turn."""
+    """Records what a host's hook reports. Exits with 0 or 1 only: on 2, hosts block the prompt or continue the turn."""
     try:
         result = record(context.home, given.host, _payload(given))
     except HermesError as error:

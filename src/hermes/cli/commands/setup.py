@@ -1,4 +1,4 @@
-"""`hermes setup`, `model` and `demo`: choose the model to talk to, try it, and see the life of a memory in a minute."""
+"""`hermes setup`, `model` and `demo`: choose a model, try it, and see the life of a memory in a minute."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 
 def model_list(given: ui.Given, context: ui.Context) -> None:
+    """Prints the chosen model and what else could be used: providers with keys, a local server, embedded models."""
     default, address = context.settings.text("model.default"), context.settings.text("model.base_url")
     change = "to change it: `hermes setup`, or `hermes config set model.default NAME`"
     chosen = (
@@ -61,14 +62,15 @@ def model_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def model_fetch(given: ui.Given, context: ui.Context) -> None:
+    """Downloads an embedded model."""
     with ui.Progress("fetching", SIZE) as progress:
         path = fetch(given.name, context.home.root, progress.update)
     line = f"{given.name} is in {path}; `hermes --model {given.name}` talks to it"
     ui.show(given, {"model": given.name, "file": path}, line)
 
 
-_SECONDS = 60
-# The suggested models; any other model of the provider works, too.
+_SECONDS = 60  # for a first answer of the model that was chosen
+# Suggestions; any other model of the provider works, too.
 _SUGGESTED = {"anthropic": "claude-sonnet-5", "openai": "gpt-5.5", "openrouter": "anthropic/claude-sonnet-5"}
 
 _TITLES = {"anthropic": "Anthropic", "openai": "OpenAI", "openrouter": "OpenRouter"}
@@ -80,12 +82,12 @@ class _Choice:
     provider: str = ""
     base_url: str = ""
     key_name: str = ""
-    key: str = ""  # typed just now, to be kept with the model
-    context_length: int | None = None  # as its server tells it
+    key: str = ""  # typed just now, to be stored with the model
+    context_length: int | None = None  # as its server reports it
 
 
 def set_up(home: Home, *, reason: str = "") -> Model:
-    """Asks until a model is chosen, and returns it; leaving with Ctrl-C or Ctrl-D chooses none."""
+    """Asks until a chosen model answers, and returns it; after Ctrl-C or Ctrl-D, the settings are as before."""
     screen = Screen()
     before = load_settings(home)
     where = {name: before.text(f"model.{name}") for name in ("provider", "base_url")}
@@ -101,9 +103,9 @@ def set_up(home: Home, *, reason: str = "") -> Model:
             kept = False
             try:
                 _write(home, _with_window(tried, chosen))
-                model = main_model(load_settings(home))  # exactly as the next start will
+                model = main_model(load_settings(home))  # made as the next start will make it
                 kept = _answers(screen, model)
-            finally:  # what was tried and not kept must not be what the next start uses
+            finally:  # the next start must not use a model that was tried and not kept
                 if not kept:
                     _write(home, chosen)
                     if tried.key and key_before is not None:
@@ -168,7 +170,7 @@ def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
 
 
 def _address(screen: Screen, suggested: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
-    """Where the server is and what it has; an address is taken at the second time, its server may be started later."""
+    """Asks for the address of a server, and lists its models; takes one that is confirmed though nothing answers."""
     address, models = _looked_up(ui.ask("Address", suggested), key)
     while models is None and not answers(address):
         screen.line(f"nothing answers at {address}: start the server, or type another address", "yellow")
@@ -180,7 +182,7 @@ def _address(screen: Screen, suggested: str, key: str) -> tuple[str, list[Mappin
 
 
 def _looked_up(typed: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
-    """The address that was meant, and its models: people leave out `http://`, and `/v1` where most servers have it."""
+    """Completes an address and lists the models there: people leave out `http://`, and `/v1`, which most need."""
     address = (typed if "://" in typed else f"http://{typed}").rstrip("/")
     ways = [address] if urlsplit(address).path else [f"{address}/v1", address]
     for way in ways:
@@ -190,7 +192,7 @@ def _looked_up(typed: str, key: str) -> tuple[str, list[Mapping[str, Any]] | Non
 
 
 def _with_window(tried: _Choice, before: _Choice) -> _Choice:
-    """The window that somebody set for a model stays when the same one is chosen again, and goes with it else."""
+    """Keeps the window that a person set for a model if the same model is chosen again."""
     same = (tried.model, tried.base_url) == (before.model, before.base_url)
     return replace(tried, context_length=before.context_length) if same and tried.context_length is None else tried
 
@@ -211,7 +213,7 @@ def _write(home: Home, choice: _Choice) -> None:
 
 
 def _answers(screen: Screen, model: Model) -> bool:
-    """Whether the model is to be kept: it answers, or the person says that it will."""
+    """Whether to keep the model: it answers, or the person wants it anyway."""
     screen.wait(f"asking {model.name} …")
     try:
         answer(model, "Answer with one word.", "Are you there?", _SECONDS, once=True)
@@ -223,6 +225,7 @@ def _answers(screen: Screen, model: Model) -> bool:
 
 
 def run_setup(given: ui.Given, context: ui.Context) -> None:
+    """Asks a person at a terminal to choose a model."""
     del given
     if not sys.stdin.isatty():
         raise SettingsError(
@@ -251,7 +254,7 @@ _WITHOUT_MODEL = (
 
 
 class Demo:
-    """Each step explains itself in one line and returns what it found, for those who want it as JSON."""
+    """A demonstration in steps; each explains itself in one line, and returns what it found for `--json`."""
 
     def __init__(self, home: Home, screen: Screen, *, embedded: bool) -> None:
         self._home = home
@@ -260,6 +263,7 @@ class Demo:
         self._number = 0
 
     def run(self) -> dict[str, object]:
+        """Runs all steps and returns what each found."""
         set_value(self._home, FILE, "auxiliary.compression.enabled", "false")  # the demo needs no model to summarise
         self._screen.line(f"Everything happens in {self._home.path}, with real files and a real database.")
         self._screen.line(_WITH_MODEL if self._embedded else _WITHOUT_MODEL)
@@ -310,7 +314,7 @@ class Demo:
         return title
 
     def _best(self, question: str) -> tuple[str, str]:
-        """The title of the conversation that answers best, and its words without the marks around those found."""
+        """The title and the passage of the best hit, without the marks around found words."""
         with SessionDB.open(self._home.join(DATABASE)) as past:
             best = past.search(question, limit=1)[0]
             title = past.get_session(best.session_id).title
@@ -356,7 +360,7 @@ class Demo:
 
 
 class _Obedient(Scripted):
-    """Answers as the prompt asks: briefly when it holds the preference, else at length."""
+    """A scripted model that answers briefly if the prompt holds the preference, else at length."""
 
     def step(self, number: int, messages: Sequence[Message]) -> str:
         del number, messages
@@ -377,7 +381,8 @@ def _answer(number: int) -> str:
 
 
 def run_demo(given: ui.Given, context: ui.Context) -> None:
-    del context  # a demo has nothing to do with the home of the person who watches it
+    """Shows the life of a memory in a home of its own, which is removed afterwards unless `--keep` names it."""
+    del context  # a demo must not touch the person's own home
     folder = given.keep or tempfile.mkdtemp(prefix="hermes-demo-")
     if given.keep and os.path.isdir(folder) and os.listdir(folder):
         raise SettingsError(f"{folder} is not empty; name a folder that is new or empty")

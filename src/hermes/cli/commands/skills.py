@@ -1,4 +1,4 @@
-"""`hermes skills` and `hermes curator`: the agent's procedures, and the tidying in the background."""
+"""`hermes skills` and `hermes curator`: the agent's procedures, and the curation of memory and skills."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 def skills_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists the skills, or those of one category."""
     found, lines = _call(context, "skills_list", {"category": given.category} if given.category else {}), []
     for each in found["skills"]:
         note = f"  ({each['note']})" if each.get("note") else ""
@@ -31,6 +32,7 @@ def skills_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def skills_show(given: ui.Given, context: ui.Context) -> None:
+    """Prints a skill as the model sees it, or one of its files."""
     arguments = {"name": given.name} | ({"file_path": given.file} if given.file else {})
     found = _call(context, "skill_view", arguments)
     linked = [f"linked: {path}" for paths in found.get("linked_files", {}).values() for path in paths]
@@ -38,6 +40,7 @@ def skills_show(given: ui.Given, context: ui.Context) -> None:
 
 
 def skills_path(given: ui.Given, context: ui.Context) -> None:
+    """Prints the folder of all skills, or of one."""
     folder = context.home.join("skills")
     if given.name:
         folder = os.path.join(folder, os.path.dirname(_call(context, "skill_view", {"name": given.name})["path"]))
@@ -53,6 +56,7 @@ def _call(context: ui.Context, tool: str, arguments: dict[str, Any]) -> dict[str
 
 
 def skills_usage(given: ui.Given, context: ui.Context) -> None:
+    """Prints how often and when each skill was used, and which are archived."""
     found = _skill_states(context)
     gone = lifecycle.archived(_root(context))
     lines = []
@@ -67,7 +71,7 @@ def skills_usage(given: ui.Given, context: ui.Context) -> None:
 
 
 def _one(act: Callable[[str, str], str], done: str) -> Callable[[ui.Given, ui.Context], None]:
-    """A command about one skill: what to do with the skills folder and its name, and how to say that it is done."""
+    """Makes a command about one skill; `act` gets the skills folder and the name, `done` says what happened."""
 
     def command(given: ui.Given, context: ui.Context) -> None:
         try:
@@ -101,6 +105,7 @@ def _root(context: ui.Context) -> str:
 
 
 def curator_status(given: ui.Given, context: ui.Context) -> None:
+    """Prints why the curator does not run now, its last run, contradictions and the age of skills."""
     curator = _curator(context)
     last = curator.log.last()
     state: dict[str, Any] = {
@@ -118,6 +123,7 @@ def curator_status(given: ui.Given, context: ui.Context) -> None:
 
 
 def curator_run(given: ui.Given, context: ui.Context) -> None:
+    """Runs the curator now, or with `--if-due` only if its schedule and budget allow."""
     with open_past(context.home) or nullcontext() as past:
         budget = Background(past, context.settings) if past is not None else None
         curator = _curator(context, budget, helper=True)
@@ -132,6 +138,7 @@ def curator_run(given: ui.Given, context: ui.Context) -> None:
 
 
 def curator_pause(given: ui.Given, context: ui.Context, *, paused: bool = True) -> None:
+    """Stops the curator from running by schedule; `curator resume` undoes that."""
     _curator(context).log.set(paused=paused)
     ui.show(given, {"paused": paused}, "paused" if paused else "runs by schedule again")
 
@@ -140,6 +147,7 @@ curator_resume = partial(curator_pause, paused=False)
 
 
 def curator_log(given: ui.Given, context: ui.Context) -> None:
+    """Prints past runs of the curator and what they changed, the newest first."""
     runs = _curator(context).log.runs()
     wanted = runs[-given.limit :] if given.limit else runs
     lines = [line for run in reversed(wanted) for line in _run_lines(run)]
@@ -147,6 +155,7 @@ def curator_log(given: ui.Given, context: ui.Context) -> None:
 
 
 def curator_undo(given: ui.Given, context: ui.Context) -> None:
+    """Takes back everything a run of the curator changed, by default the newest one."""
     undone = _curator(context).undo(given.run or "")
     changes = ", ".join(undone["changes"]) or "it had not changed memory"
     ui.show(given, undone, f"run {undone['undoes']} is undone ({changes})")

@@ -1,4 +1,4 @@
-"""`hermes status`, `doctor`, `storage` and `users`: what is there, where it is kept and whose it is."""
+"""`hermes status`, `doctor`, `storage` and `users`: the state of a home, where its data is, and its people."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _engine_lines(state: dict[str, Any]) -> Iterator[str]:
     used = state.get("in_use", state["name"])
     decides = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
     if used != BUILT_IN:
-        decides = "when it decides"  # compression.threshold is the built-in one's
+        decides = "when it decides"  # compression.threshold applies to the built-in engine only
     compacted = counted(state["recent_sessions_compacted"], "recent session")
     name = used if used == state["name"] else f"{used} instead of {state['name']}"
     yield f"context   {name}, {decides}; {compacted} compacted; breaker {state['breaker']}"
@@ -67,7 +67,7 @@ def _review(review: dict[str, Any]) -> str:
 
 
 def _background(state: dict[str, Any]) -> Iterator[str]:
-    """What reviews, curation, digests, notes and titles took today."""
+    """Yields lines about the tokens and cost of background work today: reviews, curation, digests, notes, titles."""
     if "tokens" not in state:
         yield f"behind    {'! ' + state['problem'] if state.get('problem') else 'nothing today'}"
         return
@@ -93,6 +93,7 @@ def _curation(run: dict[str, Any]) -> str:
 
 
 def run_status(given: ui.Given, context: ui.Context) -> None:
+    """Prints the state of memory, conversations, providers and background work."""
     state = collect_status(context.home, context.settings)
     ui.show(given, state, *_state_lines(state))
 
@@ -128,7 +129,8 @@ _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 
 
 def run_doctor(given: ui.Given, context: ui.Context) -> int:
-    from hermes.operations.doctor import Options, examine  # loads what `hermes status` has no use for
+    """Checks the home and everything it uses; refused if there is a problem. With `--fix`, repairs what it can."""
+    from hermes.operations.doctor import Options, examine  # loads much that `hermes status` does not need
 
     checks = []
     with ui.Progress() as progress:
@@ -163,6 +165,7 @@ def _checked(address: str) -> str:
 
 
 def storage_init(given: ui.Given, context: ui.Context) -> None:
+    """Prepares a PostgreSQL database: applies all migrations, with a login that may make roles."""
     from hermes.storage.postgres.schema import migrate
 
     applied = migrate(_address(given, context), partitions=given.partitions)
@@ -171,6 +174,7 @@ def storage_init(given: ui.Given, context: ui.Context) -> None:
 
 
 def storage_migrate(given: ui.Given, context: ui.Context) -> None:
+    """Applies missing migrations to a prepared PostgreSQL database."""
     from hermes.storage.postgres.schema import migrate, status
 
     address = _address(given, context)
@@ -180,10 +184,11 @@ def storage_migrate(given: ui.Given, context: ui.Context) -> None:
     ui.show(given, {"applied": applied}, *(applied or ["nothing to do: the database is up to date"]))
 
 
-_ONE_MACHINE = {"holographic", "byterover"}  # memory providers whose own store is files, by design
+_ONE_MACHINE = {"holographic", "byterover"}  # memory providers that keep their data in local files
 
 
 def storage_status(given: ui.Given, context: ui.Context) -> None:
+    """Prints where conversations are kept, their size, and what is wrong with the database."""
     where = given.url or conversations_of(context.home)["path"]
     if not is_address(where):
         size = os.path.getsize(where) if os.path.exists(where) else 0
@@ -216,7 +221,7 @@ def _status_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def storage_check(given: ui.Given, context: ui.Context) -> None:
-    """Reads everything of this person."""
+    """Reads every message of this person and compares its checksum; raises if one does not match."""
     problems: list[str] = []
     where = conversations_of(context.home)
     if is_address(where["path"]):
@@ -240,6 +245,7 @@ def storage_check(given: ui.Given, context: ui.Context) -> None:
 
 
 def storage_move(given: ui.Given, context: ui.Context) -> None:
+    """Copies the data of every person to a database or back, and compares it; the source stays."""
     if bool(given.to) == bool(given.origin):
         raise SettingsError("say where to: `hermes storage move --to URL`, or back: `hermes storage move --from URL`")
     from hermes.storage.postgres.documents import PostgresDocuments
@@ -269,6 +275,7 @@ _KEY = "    {}\nThis is the only time it is shown: only its SHA-256 is kept."
 
 
 def users_list(given: ui.Given, context: ui.Context) -> None:
+    """Lists the people with their keys, of which only ids are known."""
     people = People(context.home)
     document, lines = [], []
     for person in people.all():
@@ -287,6 +294,7 @@ def _may(key: Key) -> str:
 
 
 def users_add(given: ui.Given, context: ui.Context) -> None:
+    """Adds a person with a home, and prints a key for them once."""
     people = People(context.home)
     person = people.add(given.name, given.note)
     rights = (APPROVE,) if given.approve else ()
@@ -297,6 +305,7 @@ def users_add(given: ui.Given, context: ui.Context) -> None:
 
 
 def users_key(given: ui.Given, context: ui.Context) -> None:
+    """Makes another key for a person and prints it once, or revokes one."""
     people = People(context.home)
     if given.revoke:
         people.revoke(given.name, given.revoke)
@@ -309,6 +318,7 @@ def users_key(given: ui.Given, context: ui.Context) -> None:
 
 
 def users_forget(given: ui.Given, context: ui.Context) -> int:
+    """Removes a person with all their data, or without `--yes` says what would be removed; refused if traces stay."""
     people = People(context.home)
     finish_removals(people.home)
     sure = given.yes and not given.dry_run
