@@ -160,6 +160,13 @@ def test_a_person_can_adopt_a_drifted_file_and_its_bytes_stay_in_a_backup(
     assert [each.read_bytes() for each in (home / "memories").glob("MEMORY.md.bak.*")] == [b"caf\xe9\n\xa7\n  tea  "]
 
 
+@pytest.mark.proves("curated.drift")
+@pytest.mark.parametrize(("data", "said"), [(b"one\0", "1 NUL byte,"), (b"one\0\0", "2 NUL bytes,")])
+def test_a_file_with_nul_bytes_is_reported_with_their_number(home: Path, data: bytes, said: str) -> None:
+    write(home, data)
+    assert said in MemoryStore.open(home).read("memory").drift
+
+
 TOLERATED = {
     "a byte order mark": ("\ufeffone\n§\ntwo".encode(), ("one", "two")),
     "UTF-16": ("one\n§\ntwo".encode("utf-16"), ("one", "two")),

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import WriteRefused
-from hermes.base.text import day
+from hermes.base.text import counted, day
 from hermes.base.values import value
 from hermes.storage.files import Fingerprint
 
@@ -110,7 +110,7 @@ def decode(data: bytes) -> Decoded:
         line = data.count(b"\n", 0, error.start) + 1
         damage = f"byte {error.start:,} (line {line}) is not UTF-8 text"
     if "\0" in text:
-        damage = f"it holds {text.count(chr(0)):,} NUL bytes, as a crash or another encoding leaves them"
+        damage = f"it holds {counted(text.count(chr(0)), 'NUL byte')}, left by a crash or another encoding"
         text = text.replace("\0", "")
     if f"\r\n{MARK}\r\n" in text and text.count("\n") == text.count("\r\n"):
         text, note = text.replace("\r\n", "\n"), "Windows line ends were read as plain ones"
