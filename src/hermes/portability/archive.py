@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 ENCRYPTED = ".age"
-_MAGIC = b"age-encryption.org/"
+_MAGIC = b"age-encryption.org/"  # the first bytes of every age file that is not ASCII-armored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +45,7 @@ class Lock:
     recipients: Sequence[str] = ()
 
     def seal(self, data: bytes) -> bytes:
+        """Encrypts a whole archive; recipients take precedence over the passphrase."""
         age = _library()
         if not self.recipients:
             return bytes(age.passphrase.encrypt(data, self.passphrase))
@@ -59,8 +60,10 @@ class Key:
     identity: str = ""
 
     def open(self, path: str) -> io.BytesIO:
+        """Decrypts the file in memory; raises DamagedFile when the key does not fit or the file was altered."""
         age = _library()
         data = _read(path)
+        # age names the method in its header: "scrypt" for a passphrase, another word for each kind of public key.
         with_passphrase = b"\n-> scrypt " in data[:200]
         try:
             if with_passphrase:
@@ -76,6 +79,7 @@ class Key:
 
 
 def is_encrypted(path: str) -> bool:
+    """Recognises a file that age encrypted by its first bytes, whatever its name."""
     if not os.path.isfile(path):
         return False
     with open(path, "rb") as file:
@@ -114,8 +118,9 @@ def _read(path: str) -> bytes:
 
 
 MANIFEST = "manifest.json"
-_DAY_ZERO = (1980, 1, 1, 0, 0, 0)
+_DAY_ZERO = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip can hold: the same content gives the same bytes on any day
 _PIECE = 1 << 20
+# An archive may come from anybody; these limits keep a small hostile one from filling the disk.
 _LARGEST_MANIFEST = 256 << 20
 _MOST_FILES = 200_000
 _LARGEST = 64 << 30  # bytes, of all files together
@@ -126,7 +131,7 @@ _LONGEST_NAME = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One file of an archive; `kind` says how an import treats it."""
+    """One file of an archive as its manifest lists it; `kind` says how an import treats it."""
 
     path: str
     kind: str
@@ -136,13 +141,14 @@ class Entry:
 
 
 class Contents:
-    """Has the interface of an `ArchiveWriter`, but keeps only names, sizes and checksums."""
+    """Computes the manifest that an archive would have, without writing one, to compare a home with an archive."""
 
     def __init__(self, about: dict[str, Any]) -> None:
         self.about = about
         self.entries: dict[str, Entry] = {}
 
     def add(self, path: str, pieces: Iterable[bytes], *, kind: str = "file", executable: bool = False) -> None:
+        """Adds one file from pieces, so that a large database never has to fit into memory."""
         digest, size = hashlib.sha256(), 0
         with self._opened(path, executable=executable) as file:
             for piece in pieces:
@@ -243,7 +249,7 @@ class ArchiveWriter(Contents):
         with explained("write", self.out):  # closing the file can fail too
             if self._zip is not None:
                 info = zipfile.ZipInfo(path, _DAY_ZERO)
-                info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3
+                info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3  # 3 is Unix: the mode below is valid
                 info.external_attr = (stat.S_IFREG | mode) << 16
                 with self._zip.open(info, "w", force_zip64=True) as file:
                     yield file
@@ -304,6 +310,7 @@ class ArchiveReader:
         entry = self.entries[path]
         digest, size = hashlib.sha256(), 0
         with self._opened(path) as file:
+            # Ask for one byte more than announced: a longer file is noticed without reading the rest of it.
             while piece := self._piece(file, min(_PIECE, entry.bytes - size + 1), path):
                 size += len(piece)
                 if size > entry.bytes:
@@ -318,11 +325,12 @@ class ArchiveReader:
         if self.about.get("format") != wanted:
             raise DamagedFile(f"{self.path} is {hint}")
         given = self.about.get("version")
+        # Not isinstance: True would pass as the version 1.
         if type(given) is not int or given > version:
             raise StorageError(f"{self.path} was written by a newer Hermes (version {given}); upgrade this one first")
 
     def unpack(self, path: str, target: str, inside: str) -> None:
-        """Writes a file of the archive into the folder `target`."""
+        """Writes the file `path` of the archive as `inside`, a path below the folder `target`."""
         with create_inside(target, inside, 0o700 if self.entries[path].executable else PRIVATE_FILE) as file:
             for piece in self.read(path):
                 file.write(piece)
@@ -376,12 +384,14 @@ class ArchiveReader:
             raise UnsafePath(f"{self.path} lists a file twice; Hermes did not make it")
         check_limits(self.path, [entry.bytes for entry in self.entries.values()], self._packed)
         if self._zip is not None:
+            # Programs disagree about which of two members of one name counts, so a duplicate could smuggle in a file.
             names = [info.filename for info in self._zip.infolist()]
             if len(names) != len(set(names)) or set(names) != {MANIFEST, *self.entries}:
                 raise UnsafePath(
                     f"{self.path} holds files that its manifest does not list, or lacks some; Hermes did not make it"
                 )
             for info in self._zip.infolist():
+                # The upper half of the attributes is the Unix mode; flag 1 says that the member is encrypted.
                 if stat.S_ISLNK(info.external_attr >> 16) or info.flag_bits & 1:
                     raise UnsafePath(f"{info.filename} in {self.path} is a link or encrypted; Hermes did not make it")
         folded = {path.casefold() for path in self.entries}
@@ -411,9 +421,9 @@ def checked_name(path: Any) -> str:
         or len(path) > _LONGEST_NAME
         or any(part in ("", ".", "..") or part != part.strip("\r\n\t") for part in parts)
         or MIGRATING in parts  # an archive must not bring the marker of an unfinished migration
-        or "\\" in path
+        or "\\" in path  # separates folders on Windows
         or "\0" in path
-        or (len(parts[0]) > 1 and parts[0][1] == ":")
+        or (len(parts[0]) > 1 and parts[0][1] == ":")  # a drive of Windows
     ):
         raise UnsafePath(
             f"the archive holds the name {str(path)[:80]!r}, which leads out of the target folder or is reserved; "
@@ -424,7 +434,7 @@ def checked_name(path: Any) -> str:
 
 @contextlib.contextmanager
 def create_inside(root: str, path: str, mode: int) -> Iterator[IO[bytes]]:
-    """Creates a file below `root`, a folder that we have just made, so that it holds no links."""
+    """Creates a file below `root` and syncs it at the end; `root` must be new, so that no folder in it is a link."""
     full = os.path.join(root, checked_name(path))
     make_private_folders(os.path.dirname(full))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -436,7 +446,7 @@ def create_inside(root: str, path: str, mode: int) -> Iterator[IO[bytes]]:
 
 
 def remove_tree(path: str) -> None:
-    """Removes a file or folder; a link is removed, not followed. If that fails, the leftovers do no harm."""
+    """Removes a file or folder; a link is removed, not followed. Ignores failures, because leftovers do no harm."""
     with contextlib.suppress(OSError):
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path)
@@ -465,12 +475,12 @@ def _as_json(entry: Entry) -> dict[str, Any]:
     return {**record, "executable": True} if entry.executable else record
 
 
-LARGEST_FILE = 4 << 20
-DATABASE_FILES = ("", "-wal", "-journal")
+LARGEST_FILE = 4 << 20  # far more than any note that a person or an agent writes
+DATABASE_FILES = ("", "-wal", "-journal")  # a SQLite database and the logs it may need to be complete
 _MOST_BELOW = 20_000
 _TRIES = 5
 _PAUSE = 0.2
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # O_NONBLOCK: opening a pipe must not wait
 Stamp = tuple[int, ...]
 
 
@@ -484,7 +494,7 @@ def open_regular(path: str, folder: int | None = None) -> Iterator[IO[bytes]]:
 
 
 def stamp(path: str) -> Stamp:
-    """Changes whenever the file changes; for a folder, says only that it is one."""
+    """Numbers that change whenever the file changes; the same for every folder, and empty if nothing is there."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -493,6 +503,7 @@ def stamp(path: str) -> Stamp:
 
 
 def database_stamps(path: str) -> list[Stamp]:
+    """The stamps of a database and its logs: a write may change a log and leave the database as it is."""
     return [stamp(path + suffix) for suffix in DATABASE_FILES]
 
 
@@ -552,6 +563,7 @@ def read_text(path: str) -> str:
 
 
 def read_bytes(path: str, at_most: int = LARGEST_FILE) -> bytes:
+    """Reads a regular file; a larger one, a link or a device is a StorageError, a missing one a FileNotFoundError."""
     try:
         with open_regular(path) as file:
             data = file.read(at_most + 1)
@@ -581,6 +593,7 @@ def files_below(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def links_below(folder: str) -> list[str]:
+    """Paths of the links below a folder, for a report of what is not migrated."""
     return [
         os.path.join(place, name)
         for place, folders, names in os.walk(folder)

@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from hermes.storage.records import Session, StoredMessage
 
 _ROLES = frozenset(("user", "assistant", "tool", "system"))
-_LONG_OUTPUT = 400
+_LONG_OUTPUT = 400  # characters of a tool's output; the HTML page folds longer ones
 _FENCE = re.compile(r"`{3,}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What an export wrote."""
+    """What an export wrote, and how many damaged messages it left out."""
 
     sessions: int
     messages: int
@@ -47,7 +47,7 @@ def export(
     """Writes the sessions and their messages, except damaged ones, and counts both."""
     pages = Pages.of_db(db)
     chosen = sorted(sessions, key=lambda session: session.key)
-    writer.begin(chosen)
+    writer.begin(chosen)  # in the order of their keys: parents before children
     count = damaged = 0
     for session in sorted(chosen, key=lambda session: (session.activity, session.key)):
         writer.session(session)
@@ -71,18 +71,18 @@ class Writer:
         self._mask = mask
 
     def begin(self, sessions: Sequence[Session]) -> None:
-        """Before the first session."""
+        """Receives all sessions, parents before children, before the first message is written."""
 
     @abstractmethod
     def session(self, session: Session) -> None:
-        """Before the messages of a session."""
+        """Begins a session; its messages follow."""
 
     @abstractmethod
     def message(self, session: Session, message: StoredMessage) -> None:
-        """One message of the current session."""
+        """Writes one message of the current session."""
 
     def end(self) -> None:
-        """After the last message."""
+        """Completes the output after the last message."""
 
     def _name(self, session: Session) -> str:
         return " ".join(self._mask(session.title or session.preview or session.id).split())
@@ -104,6 +104,7 @@ class JsonlWriter(Writer):
     def begin(self, sessions: Sequence[Session]) -> None:
         for session in sessions:
             self._line(self._record(session))
+        # A pointer may refer to messages of the sessions that this one continues, so those need their ids too.
         parents = {session.key: session.parent for session in sessions}
         for session in sessions:
             key = session.key if self._pages.holds_pointers(session) else None
@@ -217,6 +218,7 @@ def fenced(text: str, language: str = "") -> str:
 
 
 def moment(when: float) -> str:
+    """A time to the minute in the local time zone."""
     return in_words(when, "%Y-%m-%d %H:%M")
 
 
@@ -228,7 +230,7 @@ class HtmlWriter(Writer):
     def begin(self, sessions: Sequence[Session]) -> None:
         title = self._name(sessions[0]) if len(sessions) == 1 else f"{len(sessions):,} conversations"
         self._write(packaged_text("export.html").format(title=escape(title), style=packaged_text("export.css")))
-        if len(sessions) > 1:
+        if len(sessions) > 1:  # a table of contents, in the order in which the conversations follow
             rows = sorted(sessions, key=lambda session: (session.activity, session.key))
             items = "".join(f'<li><a href="#{_anchor(s)}">{escape(self._name(s))}</a></li>\n' for s in rows)
             self._write(f"<nav><ol>\n{items}</ol></nav>\n")
@@ -275,6 +277,7 @@ def _anchor(session: Session) -> str:
 
 
 def packaged_text(name: str) -> str:
+    """Reads a file that comes with this package, such as the style sheet of the HTML page."""
     with open(os.path.join(os.path.dirname(__file__), "text", name), encoding="utf-8") as file:
         return file.read()
 
@@ -306,6 +309,7 @@ def reading_copies(dump: Dump, mask: Mask) -> Iterator[tuple[str, str]]:
 
 
 def _name(session: dict[str, Any], mask: Mask) -> str:
+    # The date sorts the files, and the session's key keeps two conversations of one title apart.
     words = mask(session.get("title") or session["row"].get("preview") or "untitled")
     short = _NOT_IN_A_NAME.sub("-", words).strip("-")[:_LONGEST_NAME].strip("-").lower() or "untitled"
     return f"{_moment(session.get('started_at'))[:10]}-{session['row']['key']:06}-{short}.md"

@@ -1,9 +1,13 @@
 """Imports conversations from our own and OpenAI-format JSONL, each message at most once.
 
 Three kinds of lines are understood, in any mixture: `{"type": "session" | "message", …}` as the export writes them, a
-whole conversation `{"messages": […]}`, and single messages `{"role": …, "content": …}`. A session that is already
-there is compared message by message: equal ones are skipped, what follows the last one is added, and a difference is
-reported instead of guessed at. So an import can be repeated, and one that was interrupted can be completed.
+whole conversation `{"messages": […]}`, and single messages `{"role": …, "content": …}`. A session that already exists
+is compared message by message: equal messages are skipped, later ones are added, and a difference is reported instead
+of resolved by a guess. So an import can be repeated, and one that was interrupted can be completed.
+
+Conversations of other programs (`TranscriptImport`) grow between two imports and may be rewritten. For each, the store
+notes how many messages it has and a checksum over them, so that a second import adds only the new ones; if the earlier
+messages have changed, the new version becomes a branch.
 """
 
 from __future__ import annotations
@@ -43,12 +47,15 @@ if TYPE_CHECKING:
 
     Renumbered = Callable[[Mapping[str, Any], Callable[[int, int], list[tuple[int, int]]]], dict[str, Any]]
 
-_LARGEST = 1 << 40
-_MOST_PLACES = 1_000_000
+_LARGEST = 1 << 40  # above any real count
+_MOST_PLACES = 1_000_000  # messages in a context; a file could claim more to fill the memory
 
 
 def rightly_noted(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields without those of ours that do not have the shape in which we write them."""
+    """Drops fields whose names are ours but whose values do not have the shape in which we write them.
+
+    Other programs use the same names for other things, and code that reads these fields trusts their shape.
+    """
     return {name: given for name, given in fields.items() if name not in _SHAPES or _SHAPES[name](given)}
 
 
@@ -97,6 +104,7 @@ _SHAPES: dict[str, Callable[[Any], bool]] = {
 
 # Columns of a hermes-agent export that describe the row, not the message.
 _BOOKKEEPING = frozenset(("id", "session_id", "active", "compacted", "observed"))
+# Names under which programs record when a message was said or a conversation began, in order of preference.
 _SAID_AT = ("timestamp", "created_at", "create_time", "created", "date", "time")
 _BEGUN_AT = ("started_at", *_SAID_AT)
 _TEXTS = ("model", "project", "cwd", "end_reason")
@@ -111,7 +119,7 @@ def clean_message(message: Any) -> dict[str, Any]:
     if not isinstance(message, dict):
         raise BadLine(f"a message is a {type(message).__name__}, not a JSON object")
     clean = dict(storable(rightly_noted(message)))
-    if "session_id" in clean:
+    if "session_id" in clean:  # only a row of hermes-agent has it
         clean = {key: value for key, value in clean.items() if key not in _BOOKKEEPING and value is not None}
         clean.setdefault("content", message.get("content"))
         clean["tool_calls"] = _opened(clean.get("tool_calls"))
@@ -123,7 +131,7 @@ def clean_message(message: Any) -> dict[str, Any]:
     if not isinstance(clean.get("tool_calls"), list | None):
         raise BadLine(f"its tool_calls are a {type(clean['tool_calls']).__name__}, not a list")
     try:
-        encode(1, clean, 0.0, 0)
+        encode(1, clean, 0.0, 0)  # refuse now what storing would refuse in the middle of a transaction
     except (TypeError, ValueError, RecursionError) as error:
         raise BadLine(str(error)) from error
     return clean
@@ -135,6 +143,7 @@ def begun_at(record: dict[str, Any]) -> float | None:
 
 
 def said_at(record: dict[str, Any], names: tuple[str, ...]) -> float | None:
+    """Seconds since 1970 from the first of the named fields that holds a time."""
     return next((at for name in names if (at := moment_of(record.get(name))) is not None), None)
 
 
@@ -179,7 +188,11 @@ _ARGUMENTS = frozenset(("session_id", "source", "title", "started_at", "parent_s
 
 
 class _Ids:
-    """Maps ids in the file to the new ids, and updates the pointers in messages."""
+    """Maps ids in the file to the new ids, and updates the pointers in messages.
+
+    Two arrays of integers, not a dict: an export may hold millions of ids. They are usually ascending, so sorting is
+    rarely needed.
+    """
 
     def __init__(self, renumbered: Renumbered | None) -> None:
         self._renumbered = renumbered
@@ -225,12 +238,12 @@ class Places:
         self._following = 0
 
     def take(self, place: int) -> None:
-        """Keeps the message at this place; earlier ones that were not kept are left out."""
+        """Keeps the message at this place; places between the previous call's and this one count as left out."""
         self._left_out += range(self._following, place)
         self._following = place + 1
 
     def order(self, runs: Iterable[tuple[int, int]]) -> list[list[int]]:
-        """The order of a context in the new places."""
+        """The order of a context in the new places; a run whose messages are all left out disappears."""
         moved = [
             [first - bisect_left(self._left_out, first), last - bisect_right(self._left_out, last)]
             for first, last in runs
@@ -239,9 +252,9 @@ class Places:
 
 
 IMPORTED_AT = "imported_at"
-_CHUNK = 1 << 20
-_BATCH = 500
-_REPORTED = 100
+_CHUNK = 1 << 20  # bytes of lines per transaction; others can write in between
+_BATCH = 500  # messages held in memory before they are stored
+_REPORTED = 100  # a file in the wrong format would otherwise give a report as long as itself
 _ENOUGH_TO_NAME = 8  # single messages that determine the id, which stays the same when the file grows
 
 
@@ -259,7 +272,7 @@ class Imported:
 
 
 class _Import:
-    """What both importers do alike: create sessions, count, report."""
+    """Creates sessions, counts and reports; the base of both importers."""
 
     def __init__(self, db: SessionDB, on_bytes: Callable[[int], None] | None) -> None:
         self._db = db
@@ -311,11 +324,11 @@ class Importer(_Import):
         self._loose_session: str | None = None
 
     def read(self, file: BinaryIO) -> Imported:
-        """Imports every line that can be understood, and reports the others."""
+        """Imports every line in a known form, and reports the others."""
         return self.take(numbered_lines(file, self._advance))
 
     def take(self, lines: Iterable[tuple[int, bytes | None]]) -> Imported:
-        """The same for lines with their numbers; None stands for one that is too long."""
+        """Imports numbered lines as `read` does; None marks a line that is too long to hold."""
         for chunk in _chunks(lines):
             with self._db.bulk():
                 for number, line in chunk:
@@ -346,9 +359,9 @@ class Importer(_Import):
         elif kind == "message" and isinstance(record.get("message"), dict) and isinstance(record.get("session"), str):
             message = clean_message(record["message"])
             compacted, old = record.get("compacted") is True, record.get("id")
-            known = type(old) is int and 0 <= old < 1 << 62
+            known = type(old) is int and 0 <= old < 1 << 62  # within what `_Ids` can hold
             self._receive(record["session"], message, compacted=compacted, number=old if known else None)
-        elif isinstance(record.get("segments"), list):
+        elif isinstance(record.get("segments"), list):  # one conversation exported in parts
             for segment in record["segments"]:
                 self._conversation(segment)
         elif isinstance(record.get("messages"), list):
@@ -416,7 +429,7 @@ class Importer(_Import):
         try:
             self._open.add(message, compacted=compacted, number=number)
         except BadLine:
-            self._refused.add(session_id)
+            self._refused.add(session_id)  # report a conversation that differs once, not for each of its lines
             raise
 
     def _close(self) -> None:
@@ -530,7 +543,7 @@ def _name_for(messages: list[dict[str, Any]]) -> str:
 
 
 _TRANSCRIPT_BATCH = 2000  # messages per transaction; others can write in between
-_VARIANTS = 1000
+_VARIANTS = 1000  # rewritten versions of one conversation, each a branch of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -560,7 +573,10 @@ class TranscriptImport(_Import):
         self._storing = False  # a failure now is one of the database, which ends the import
 
     def take(self, source: Source) -> None:
-        """Imports one file if it has changed; reports what cannot be understood and goes on."""
+        """Imports one file if it has changed; reports what it cannot read and continues with the rest.
+
+        A file with problems is not noted as read, so the next import tries it again.
+        """
         note, now = f"imported:file:{source.format}:{source.path}", source.fingerprint()
         self.result.files += 1
         if self._db.get_meta(note) == now:
@@ -583,6 +599,7 @@ class TranscriptImport(_Import):
             self._db.set_meta(note, now)
 
     def finish(self) -> Imported:
+        """Makes everything durable and returns what was imported."""
         self._db.sync()
         return self.result
 
@@ -590,6 +607,7 @@ class TranscriptImport(_Import):
         base = scrub(f"{source.format}_{conversation.id}")
         messages = _messages(conversation)
         mark, count = self._known(base, messages)
+        # Reading it again message by message is slow, so it is only done when no checksum matches.
         if mark is None and count and self._is_older_copy(base, conversation):
             self.result.already_there += count
             return
@@ -601,7 +619,7 @@ class TranscriptImport(_Import):
             if mark.session != base:
                 fields |= {"parent_session_id": base, "kind": "branch"}
         self.result.already_there += mark.taken
-        if count != mark.taken:
+        if count != mark.taken:  # finding the variant has read further than it goes, so begin again behind it
             messages = itertools.islice(_messages(conversation), mark.taken, None)
         while batch := list(itertools.islice(messages, _TRANSCRIPT_BATCH)):
             mark = self._store(mark, batch, fields)
@@ -656,7 +674,10 @@ class TranscriptImport(_Import):
             yield _Mark(name, int(taken), int(check))
 
     def _store(self, mark: _Mark, batch: list[dict[str, Any]], fields: dict[str, Any] | None) -> _Mark:
-        """Stores messages, and first the session if `fields` are given; returns the new mark."""
+        """Stores messages, and first the session if `fields` are given; returns the new mark.
+
+        Messages and mark are one transaction: after a kill the next import continues exactly where this one ended.
+        """
         check, kept = mark.check, []
         for number, message in enumerate(batch, mark.taken + 1):
             check = _chained(check, message)
@@ -688,6 +709,7 @@ def _messages(conversation: Conversation) -> Iterator[dict[str, Any]]:
 
 
 def _chained(check: int, message: Mapping[str, Any]) -> int:
+    """A checksum over role, text and tool calls of the messages so far and this one; their times do not count."""
     content = message.get("content")
     text = content if isinstance(content, str) else repr(content)
     calls = message.get("tool_calls")

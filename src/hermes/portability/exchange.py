@@ -3,8 +3,8 @@
 `NewHome` is built from an archive; the home it replaces is kept beside it. `HomeCopy` is a copy of the home that a
 migration changes; the home it replaces is removed, because all of it is in the copy. Files in the copy are hard
 links, so the copy is cheap, and programs that have a file of the home open keep using the same file. Files that are
-written in place (histories, databases that the migration changes) are copied. Locks are moved last, so that whoever
-holds one keeps it.
+written in place (histories, databases that the migration changes) are copied. Locks are moved last, so that a program
+that holds one keeps it.
 
 While the new home is built, its folder `HOME.arriving-…` holds an empty folder `.migrating`. The next migration removes
 what a killed one left.
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 _BUILDING = ".arriving-"
 _BACKUPS = "backups"
 _LOCK_TIMEOUT = 10
-_NOT_MISSED = frozenset(("cache", "logs", _BACKUPS))
+_NOT_MISSED = frozenset(("cache", "logs", _BACKUPS))  # folders that do not make a home count as used
 _HISTORY = history_name("")
 _LOCKS = (".lock", ".lock.queue")
 
@@ -96,7 +96,7 @@ class NewHome:
         database = os.path.join(self.home, DATABASE)
         if os.path.exists(database):
             with alone(database):
-                pass  # a process with the old database open would delete the new one's log on closing
+                pass  # only to raise if it is in use: that process would delete the new one's log on closing
         self._exchange(kept)
         path = os.path.join(self._parent, kept)
         if is_empty(path):
@@ -117,7 +117,11 @@ class NewHome:
             parent.sync()
 
     def _rename_both(self, parent: Folder, aside: str) -> None:
-        """Without an atomic exchange the home is gone for a moment; a file beside it lets others finish the rename."""
+        """Swaps the homes with two renames, for systems that cannot exchange two names.
+
+        Between the renames there is no home. Until both are done, a file next to it names the new one, so that the next
+        program that looks for the home can complete them (`settings/home`).
+        """
         mark = self._name + ARRIVING
         with FileLock(parent, mark, timeout=0):
             with parent.open_for_append(mark) as file:
@@ -140,6 +144,7 @@ class NewHome:
             if not name.startswith(self._name + _BUILDING) or (process.isdecimal() and is_running(int(process))):
                 continue
             path = os.path.join(self._parent, name)
+            # A home that was never in place, or one that `HomeCopy.swap` replaced, has the mark; any other is kept.
             if os.path.isdir(os.path.join(path, MIGRATION_FOLDER)):
                 remove_tree(path)
             else:
@@ -167,8 +172,8 @@ class HomeCopy(NewHome):
     def __init__(self, home: str) -> None:
         super().__init__(home)
         self.after: list[Callable[[], object]] = []
-        self._taken: dict[str, tuple[Stamp, Stamp]] = {}  # when each file was copied: its stamps here and in the copy
-        self._databases: dict[str, list[Stamp]] = {}  # stamps of databases that must not change meanwhile
+        self._taken: dict[str, tuple[Stamp, Stamp]] = {}  # each file's stamps, in the home and in the copy, when copied
+        self._databases: dict[str, list[Stamp]] = {}  # stamps of databases that must not change before the swap
 
     def __enter__(self) -> Self:
         super().__enter__()
@@ -182,7 +187,7 @@ class HomeCopy(NewHome):
         return self
 
     def inside(self, *names: str) -> str:
-        """The path in the copy that corresponds to one in the home; refuses a link that leads out of the home."""
+        """The path in the copy that corresponds to one in the home; refuses one that a link leads out of the home."""
         inside = os.path.relpath(os.path.join(self.home, *names), self.home)
         path = os.path.join(self.path, inside)
         if inside.startswith("..") or not self.holds(os.path.dirname(path)):
@@ -204,7 +209,7 @@ class HomeCopy(NewHome):
         return Home(path=self.inside(home.path), root=root, profile=home.profile, above=home.above)
 
     def write(self, data: bytes, *names: str, mode: int = 0o600) -> None:
-        """Writes a file in the copy."""
+        """Writes a file in the copy as a new file: the old one may be a hard link to that of the real home."""
         path = self.inside(*names)
         make_private_folders(os.path.dirname(path))
         with Folder.create(os.path.dirname(path)) as folder:
@@ -213,10 +218,11 @@ class HomeCopy(NewHome):
             os.chmod(path, mode)
 
     def clear(self, *names: str) -> None:
+        """Removes a file or folder from the copy; the real home keeps it until the swap."""
         remove_tree(self.inside(*names))
 
     def reserve(self, path: str) -> None:
-        """Makes `swap` refuse if this database changes in the home from now on."""
+        """Makes `swap` refuse if this database changes in the home from now on; fails if a program has it open."""
         with alone(path):
             self._databases[path] = database_stamps(path)
 
@@ -234,7 +240,7 @@ class HomeCopy(NewHome):
                     f"a copy of {path} needs {needed >> 20:,} MiB and {free >> 20:,} MiB are free; "
                     "nothing was changed; make room and try again"
                 )
-            for suffix in (*DATABASE_FILES, "-shm"):
+            for suffix in (*DATABASE_FILES, "-shm"):  # hard links: writing through them would change the real home
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(copy + suffix)
             for suffix in DATABASE_FILES:
@@ -243,10 +249,10 @@ class HomeCopy(NewHome):
         return copy
 
     def swap(self) -> None:
-        """Puts the copy in place, with the changes that other programs made to the home meanwhile.
+        """Puts the copy in place, with the changes that other programs have made to the home since it was copied.
 
         Refuses if they changed a file that the migration changed too. Holds the locks of memory until the old home is
-        gone, so that nobody who waits for one writes to the old home.
+        gone, so that a program waiting for one does not write to the old home.
         """
         with contextlib.ExitStack() as held:
             for path in self._taken:
@@ -259,7 +265,7 @@ class HomeCopy(NewHome):
                 if database_stamps(path) != before:
                     raise _changed(path)
             self._take_changes()
-            for place, _, _ in os.walk(self.path):
+            for place, _, _ in os.walk(self.path):  # the rename must not reach the disk before what it puts in place
                 with Folder.create(place) as folder:
                     folder.sync()
             make_private_folders(os.path.join(self.home, MIGRATION_FOLDER))  # marks the old home as removable
@@ -284,7 +290,7 @@ class HomeCopy(NewHome):
             if os.path.isdir(real) and not os.path.islink(real):
                 os.makedirs(copy, exist_ok=True)
                 shutil.copymode(real, copy)
-            elif path.endswith(".jsonl"):
+            elif path.endswith(".jsonl"):  # appended to in place, which through a link would change the real home
                 shutil.copy2(real, copy, follow_symlinks=False)
             else:
                 self._link(real, copy)
@@ -312,9 +318,9 @@ class HomeCopy(NewHome):
         for path in (*there, *(self._taken.keys() - set(there))):
             real, copy = os.path.join(self.home, path), os.path.join(self.path, path)
             before, now = self._taken.get(path, ((), ())), (stamp(real), stamp(copy))
-            if now[0] in (before[0], now[1]) or real in databases:
+            if now[0] in (before[0], now[1]) or real in databases:  # unchanged, or still the same file through a link
                 continue
-            if now[1] != before[1]:
+            if now[1] != before[1]:  # changed on both sides
                 raise _changed(real)
             with contextlib.suppress(FileNotFoundError, IsADirectoryError):
                 os.unlink(copy)
@@ -323,7 +329,7 @@ class HomeCopy(NewHome):
 
 
 def is_empty(home: str) -> bool:
-    """Whether the home holds nothing that anybody would miss."""
+    """Whether the home does not exist or holds only caches, logs, backups and locks, so it may be replaced."""
     if not os.path.isdir(home):
         return not os.path.lexists(home)
     for _, folders, files in os.walk(home):
@@ -361,6 +367,7 @@ def _changed(path: str) -> StorageError:
 
 DISABLED = "disabled"
 _PLUGINS = "plugins"
+# Files that grant or command something, so an archive from anybody must not bring them in unnoticed.
 _FILES = {
     SERVER_KEYS: "the people of the server and their keys",
     "trust.json": "the folders that are trusted",
@@ -368,7 +375,7 @@ _FILES = {
     "reminders.json": "reminders",
 }
 _LARGEST = 64 << 20
-_LONGEST = 160
+_LONGEST = 160  # characters of one description
 
 
 def disable(new: str, in_use: str) -> list[str]:
@@ -420,6 +427,7 @@ def _homes(path: str) -> Iterator[tuple[Home, str]]:
 
 
 def _disable_in(home: Home, before: str) -> Iterator[str]:
+    """Moves what is new to `disabled/` and yields descriptions; `before` is the folder of the same home in use."""
     given, readable = _settings(home.join(CONFIG))
     agreed, _ = _settings(os.path.join(before, CONFIG))
     keys = all_keys()
@@ -460,6 +468,7 @@ def _settings(path: str) -> tuple[dict[str, Any], bool]:
 
 
 def _is_same(one: str, other: str) -> bool:
+    """Whether two files, or all files of two folders, have the same content."""
     if os.path.isdir(one) and os.path.isdir(other) and not os.path.islink(other):
         inside, there = dict(files_below(one)), dict(files_below(other))
         return inside.keys() == there.keys() and all(_is_same(inside[name], there[name]) for name in inside)

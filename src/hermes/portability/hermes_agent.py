@@ -53,13 +53,14 @@ if TYPE_CHECKING:
 
     Progress = Callable[[str, int, int], None]
 
-_JSON_MARK = "\x00json:"
+_JSON_MARK = "\x00json:"  # before contents that are not plain text
 _JSON_COLUMNS = ("tool_calls", "reasoning_details", "codex_reasoning_items", "codex_message_items")
 _PLAIN = (
     *("source", "title", "model", "started_at", "ended_at", "end_reason", "cwd", "system_prompt"),
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
     *("api_call_count", "estimated_cost_usd", "actual_cost_usd"),
 )
+# Columns whose values we derive ourselves or store under another name.
 _OUR_OWN = ("id", "parent_session_id", "message_count", "tool_call_count", "archived", "git_repo_root")
 _NOT_IN_MESSAGE = ("id", "session_id", "active", "compacted", "tool_name")
 
@@ -107,11 +108,13 @@ class HermesAgentFile:
             yield row["id"], _message(row), "" if live else "compacted" if row.get("compacted") == 1 else "rewound"
 
     def count(self) -> int:
+        """Number of messages in the file, for a progress bar."""
         return int(all_rows(self._connection, "SELECT count(*) FROM messages")[0][0])
 
     def _rows(self, table: str, rest: str, values: tuple[Any, ...] = ()) -> Iterator[dict[str, Any]]:
         names = [row[1] for row in self._connection.execute(f"PRAGMA table_info({table})")]
         quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+        # Read texts as bytes: one with invalid UTF-8 would make the whole query fail.
         bare = ", ".join(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in quoted)
         for row in self._connection.execute(f"SELECT {bare} FROM {table} {rest}", values):  # noqa: S608 - names from the file, quoted
             yield dict(zip(names, mended(row), strict=True))
@@ -182,7 +185,10 @@ class Imported:
 
 
 def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = None) -> Imported:
-    """Adds what is new; a second run adds only what hermes-agent has written since the first."""
+    """Adds what is new; a second run adds only what hermes-agent has written since the first.
+
+    The store notes the last imported id of each session in the same transaction as its messages.
+    """
     counts, done = Imported(), 0
     with HermesAgentFile.open(os.path.abspath(path)) as file:
         total = file.count()
@@ -193,6 +199,7 @@ def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = No
                 continue  # the id belongs to a session of ours
             counts.known += reached is not None
             messages = file.messages(name, after=reached or 0)
+            # A new session gets one batch even if it has no messages, so that the session itself is stored.
             while (batch := list(itertools.islice(messages, _BATCH))) or reached is None:
                 reached = batch[-1][0] if batch else 0
                 with db.bulk():
@@ -205,7 +212,7 @@ def import_hermes_agent(path: str, db: SessionDB, progress: Progress | None = No
 
 
 def has_news(path: str, db: SessionDB) -> bool:
-    """Whether an import would add anything."""
+    """Whether an import would add a session or message, judged by ids alone."""
     with HermesAgentFile.open(os.path.abspath(path)) as file:
         newest = file.newest()
         for session in file.sessions():
@@ -221,7 +228,7 @@ def adopt_hermes_agent(path: str, copy: HomeCopy, progress: Progress | None = No
     if not os.path.exists(path):
         raise NotFound(f"{path} does not exist")
     kept = f"{path}.hermes-agent-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
-    copy.reserve(path)  # fails now, not after a long import, if hermes-agent has it open
+    copy.reserve(path)  # if hermes-agent has it open, fail now and not after a long import
     ours, original = copy.inside(path), copy.inside(kept)
     for suffix in ("", *SIDE_FILES):
         if os.path.exists(ours + suffix):
@@ -256,13 +263,14 @@ _PROVIDERS = (
     *("honcho.json", "mem0.json", "supermemory.json", "hindsight", "byterover", "openviking"),
     *("retaindb.json", "retaindb_queue.db", "memory_store.db", "plugins", os.path.join("pending", "memory")),
 )
+# Names in a home that Hermes uses too; anything else is reported as left behind.
 _OURS = frozenset(
     (
         *(*_PROVIDERS, _CONFIG, SECRETS, DATABASE, FOLDER, "skills", "SOUL.md", PROFILES, "pending", "backups"),
         *("cache", "migration", "gateway", "outbox", "shared", "users", "weights", "chat_history"),
     )
 )
-_PASSING = (".lock", ".queue", "-wal", "-shm", ".pid", "active_profile")
+_PASSING = (".lock", ".queue", "-wal", "-shm", ".pid", "active_profile")  # endings of files not worth reporting
 
 
 class Adoption:
@@ -274,6 +282,10 @@ class Adoption:
         self._progress = progress
 
     def plan(self) -> Report:
+        """Lists what an import would do; NotFound if the source holds nothing of hermes-agent.
+
+        If the source is this home itself, it is converted in place, always with a backup.
+        """
         source = os.path.realpath(os.path.expanduser(str(self._options.source)))
         if not os.path.isdir(source):
             raise NotFound(
@@ -293,7 +305,7 @@ class Adoption:
         return report
 
     def _homes(self, source: str) -> Iterator[tuple[str, Home]]:
-        """The home and each of its profiles, with the home of ours that it goes into."""
+        """The home and each of its profiles, with the home of ours that each is copied into."""
         yield source, self._home
         folder = os.path.join(source, PROFILES)
         for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
@@ -433,6 +445,7 @@ def _settings(home: Home) -> tuple[Settings, list[str]]:
 
 
 def _cleaned(home: Home, unknown: list[str], report: Report) -> Item:
+    """Removes settings that Hermes does not have from config.yaml, after the original is archived."""
     original = read_bytes(home.join(_CONFIG))
 
     def act(copy: HomeCopy) -> None:
@@ -446,13 +459,14 @@ def _cleaned(home: Home, unknown: list[str], report: Report) -> Item:
 
 
 def _left(place: str) -> Iterator[Item]:
-    """Files of hermes-agent that Hermes does not use; they stay where they are."""
+    """Reports files of hermes-agent that Hermes does not use and leaves untouched."""
     for name in sorted(set(os.listdir(place)) - _OURS):
         if not name.startswith(".") and not name.endswith(_PASSING):
             yield Item(kind="other", source=os.path.join(place, name), reason="Hermes does not use it")
 
 
 def _accepted(home: Home, settings: Settings, target: str) -> Item:
+    """Rewrites a memory file that is not in our format, which would otherwise refuse every write."""
     path = MemoryStore.open(home, settings=settings).path(target)
     cause = Cause(origin="import", note=f"from {NAME}")
 

@@ -69,6 +69,7 @@ FORMAT = "hermes-export"
 VERSION = 1
 HOME = "home"
 CONVERSATIONS = "conversations.jsonl"
+# Caches, logs and downloads, of Hermes and of hermes-agent, whose home this may have been.
 _FOLDERS_LEFT_OUT = frozenset(
     ("cache", "logs", "backups", "state-snapshots", "image_cache", "audio_cache", "models", "weights", "__pycache__")
 )
@@ -77,8 +78,8 @@ _ENDINGS_LEFT_OUT = (
     *(".lock", ".lock.queue", "-wal", "-shm", "-journal", ".pid", ".sock", ".tmp", ".pyc"),
     *(".gguf", ".safetensors", ".onnx"),
 )
-_ORIGINALS = (".damaged-", ".hermes-agent-", ".malformed-backup-")
-_UNFINISHED = (MIGRATION_FOLDER, f"{DATABASE}.importing-")
+_ORIGINALS = (".damaged-", ".hermes-agent-", ".malformed-backup-")  # kept by repairs and conversions; not in exports
+_UNFINISHED = (MIGRATION_FOLDER, f"{DATABASE}.importing-")  # left by a killed migration or import
 _SQLITE = b"SQLite format 3\x00"
 _PIECE = 1 << 20
 _LARGEST_IN_MEMORY = 256 << 20
@@ -106,7 +107,7 @@ def provider_paths(home: Home) -> tuple[list[str], str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HomeFile:
-    """One file: its path in the home and its kind (file, sqlite, database for state.db, secret)."""
+    """One file of a home: its path in it and its kind (file, sqlite, database for state.db, secret)."""
 
     path: str
     kind: str
@@ -158,7 +159,7 @@ class HomeFiles:
 
     def _is_left_out(self, name: str, folder: str, mode: int) -> bool:
         if stat.S_ISDIR(mode):
-            own = _is_home(folder) or name == "__pycache__"
+            own = _is_home(folder) or name == "__pycache__"  # a skill may have a folder `cache` of its own
             return (name in _FOLDERS_LEFT_OUT and own) or self._unwanted(name)
         if name.startswith(".") and any(name.startswith(f".{memory}.") for memory in _MEMORY):
             return True  # replaced versions, which are in the history too
@@ -226,7 +227,7 @@ def snapshot(path: str, copy: str) -> str:
             target.backup("main", source, "main") as backup,
         ):
             while not backup.done:
-                backup.step(4096)
+                backup.step(4096)  # pages
     except apsw.Error as error:
         raise StorageError(
             f"{path} cannot be copied: {error}; if it is a state.db, run `hermes sessions repair`"
@@ -235,6 +236,8 @@ def snapshot(path: str, copy: str) -> str:
 
 
 def _source(path: str) -> apsw.Connection:
+    """Opens a database for copying; where nothing can be written, it is read without locks."""
+    # Read-write although only read: SQLite needs to write to the log's index, and to recover after a crash.
     source = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     try:
         source.set_busy_timeout(_LOCK_TIMEOUT * 1000)
@@ -268,6 +271,7 @@ class Selection:
     reading: bool = True
 
     def wants_session(self, record: dict[str, Any]) -> bool:
+        """Whether a session of a dump is exported: used at or after `since`, and begun before `until`."""
         used = record["row"].get("last_active") or record.get("started_at") or 0.0
         return (
             (not self.project or record.get("project") == self.project)
@@ -276,6 +280,7 @@ class Selection:
         )
 
     def wants_file(self, path: str) -> bool:
+        """Whether a file is exported; memory has no date, so times do not matter."""
         if self.person and not path.startswith(f"{PEOPLE}/{self.person}/"):
             return False
         if os.path.basename(path) == KEY_FILE:
@@ -286,6 +291,7 @@ class Selection:
         return True
 
     def as_json(self) -> dict[str, Any]:
+        """The limits that were set, for the manifest; empty for a complete export."""
         chosen = {"person": self.person, "project": self.project, "since": self.since, "until": self.until}
         return {name: value for name, value in chosen.items() if value not in ("", None)}
 
@@ -298,7 +304,7 @@ class Exported:
     files: int = 0
     sessions: int = 0
     messages: int = 0  # as `hermes sessions stats` counts them
-    taken_back: int = 0  # messages that are kept too, but shown in no search or list
+    taken_back: int = 0  # undone messages: exported, but no search or list shows them
     damaged: int = 0
     left_out: list[str] | None = None
 
@@ -435,15 +441,15 @@ def as_line(record: dict[str, Any]) -> bytes:
         return (json.dumps(record) + "\n").encode()
 
 
-LONGEST_LINE = 256 << 20
+LONGEST_LINE = 256 << 20  # bytes; a message with its images is one line
 
 
 @dataclass(slots=True, kw_only=True)
 class Restored:
-    """What an import or a restore brought.
+    """What an import or a restore put into the home.
 
     `kept` is the path of the previous home. `disabled` lists what stays off until the person enables it, `beside` what
-    the person must copy elsewhere. `changed` is False if the home already held exactly this.
+    the person must copy to a place outside the home. `changed` is False if the home already held exactly this.
     """
 
     files: int = 0
@@ -460,7 +466,7 @@ class Restored:
 def _rebuild(
     reader: ArchiveReader, home: str, progress: Callable[[int], None] | None = None, *, enable: bool
 ) -> Restored:
-    """Builds a new home beside the old one, then puts it in place in one step.
+    """Builds a new home next to the old one, then puts it in place in one step.
 
     Settings and plug-ins that can run or connect are disabled, unless the current home has the same ones or the person
     agreed (`enable`).
@@ -473,6 +479,7 @@ def _rebuild(
 
 
 def check_format(reader: ArchiveReader) -> None:
+    """Refuses an archive that is not an export that this version of Hermes can read."""
     hint = f"a {reader.about.get('format')!r} archive, not an export; see `hermes backup`"
     reader.check_format(FORMAT, VERSION, hint)
 
@@ -526,7 +533,7 @@ def _of_home(archive: Contents | ArchiveReader) -> dict[str, Entry]:
 
 
 def _unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] | None) -> Restored:
-    """Unpacks the home; what a backup holds besides goes to `restored/`."""
+    """Unpacks the home; anything else in a backup goes to `restored/`."""
     done = Restored()
     for path, entry in sorted(reader.entries.items()):
         inside = path.removeprefix(f"{HOME}/")
@@ -552,7 +559,7 @@ def _unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] 
 def records(reader: ArchiveReader, path: str) -> Iterator[dict[str, Any]]:
     """The JSON objects of the lines of a file in the archive."""
     rest = b""
-    for piece in itertools.chain(reader.read(path), [b"\n"]):
+    for piece in itertools.chain(reader.read(path), [b"\n"]):  # the last line may have no end
         *whole, rest = (rest + piece).split(b"\n")
         if len(rest) > LONGEST_LINE:
             raise DamagedFile(f"{path} holds a line over {LONGEST_LINE >> 20} MiB; Hermes did not write it")
@@ -583,7 +590,7 @@ _SUFFIX = ".zip"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backup:
-    """One backup of a home."""
+    """One backup of a home; `problem` says why it cannot be read."""
 
     path: str
     made_at: float
@@ -635,6 +642,7 @@ def new_backup(home: str, lock: Lock | None) -> str:
 
 
 def new_name() -> str:
+    """File name of a backup made now; random characters keep two of one second apart."""
     return f"hermes-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}{_SUFFIX}"
 
 
@@ -699,6 +707,7 @@ def _described(path: str, about: dict[str, Any], files: int) -> Backup:
 
 
 def verify_backup(path: str, key: Key | None = None) -> int:
+    """Reads every file of a backup and returns their number; raises DamagedFile if one differs from the manifest."""
     with ArchiveReader.open(path, key) as reader:
         _checked(reader)
         return reader.verify()
@@ -724,8 +733,8 @@ def _checked(reader: ArchiveReader) -> dict[str, Any]:
 
 
 MERGED = "export"
-_LARGEST_MERGED = 64 << 20
-_OWN = "local"  # never import the conversations of a gateway's other people
+_LARGEST_MERGED = 64 << 20  # bytes; such a file is held in memory
+_OWN = "local"  # the owner of the person's own conversations; those of a gateway's other people are not merged
 _TAKEN = ("skills/", "SOUL.md", "pending/")
 
 
@@ -738,6 +747,7 @@ class MergeExport:
         self._options = options
 
     def plan(self) -> Report:
+        """Lists what would be added; reads the whole archive first, so that a damaged one changes nothing."""
         check_format(self._reader)
         self._reader.verify()
         report = new_report(self._home, MERGED, os.path.abspath(self._reader.path), self._options)
@@ -757,7 +767,7 @@ class MergeExport:
         return report
 
     def _origins(self, path: str, entries: Sequence[str]) -> dict[str, str]:
-        """The origins of entries, from the history beside them if there is one."""
+        """The origins of entries, from the history next to the file if there is one."""
         history = history_name(path)
         if history not in self._reader.entries:
             return {}
@@ -818,7 +828,12 @@ class MergeExport:
             raise DamagedFile(f"{KEY_FILE} in the archive cannot be read ({error}); use another copy") from error
 
     def _lines(self, path: str) -> Iterator[bytes]:
-        """The lines as `hermes sessions import` reads them: the person's own, without undone messages."""
+        """The lines as `hermes sessions import` reads them: the person's own, without undone messages.
+
+        A stored context refers to places in its session, which change when messages are left out. An id is BLOCK times
+        the number of a block plus the position in it. Blocks of other sessions lie in between, so those of this session
+        are counted.
+        """
         own = False
         for record in records(self._reader, path):
             if record["type"] == "session":
@@ -849,7 +864,7 @@ class MergeExport:
         return b"".join(self._reader.read(path))
 
 
-_KEPT_BACKUPS = 5
+_KEPT_BACKUPS = 5  # one is made before every migration; older ones are removed
 
 
 def carry_out(home: Home, report: Report) -> Report:

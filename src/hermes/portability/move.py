@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hermes.storage.conversations import Conversations
     from hermes.storage.ports import DocumentFolder, Documents
 
-_IMAGES_AT_ONCE = 16
+_IMAGES_AT_ONCE = 16  # per transaction, because all of them are in memory
 _LARGEST_IMAGE = 1 << 30
 
 
@@ -51,7 +51,10 @@ class Moved:
 
 
 def move(source: SessionDB, target: SessionDB, progress: Callable[[int, int], object]) -> Moved:
-    """Copies everything and compares it; raises if the target holds other data."""
+    """Copies every conversation and image of a person and compares them; raises if the target holds other data.
+
+    `progress` receives how many sessions are done, and how many there are.
+    """
     if target.store.has_others():
         raise StorageError(f"{target.path} holds conversations of other owners; move into a separate file")
     keys = [session.key for session in Pages.of_db(source).sessions()]
@@ -74,13 +77,16 @@ def move(source: SessionDB, target: SessionDB, progress: Callable[[int, int], ob
         target.store.undo.put_numbers_back(source.store.undo.numbers())
     target.index()
     target.sync()
-    for problem in differences(source, target):
+    for problem in differences(source, target):  # the first one is enough
         raise StorageError(f"{problem}; the source changed during the copy: run the same command again")
     return Moved(sessions=len(keys), messages=messages, copied=copied, images=images)
 
 
 def differences(source: SessionDB, target: SessionDB) -> Iterator[str]:
-    """Yields every difference between the source and the target, in words."""
+    """Yields a sentence for every difference between the source and the target.
+
+    Notes and images that only the target has do not count.
+    """
     keys = [[session.key for session in Pages.of_db(each).sessions()] for each in (source, target)]
     if keys[0] != keys[1]:
         yield f"{source.path} has {len(keys[0])} sessions, {target.path} {len(keys[1])}"
@@ -95,7 +101,7 @@ def differences(source: SessionDB, target: SessionDB) -> Iterator[str]:
 
 
 def move_person(home: Home, address: str, *, there: bool, progress: Callable[[int, int], object]) -> dict[str, int]:
-    """Moves one person's data between the files of a home and a database."""
+    """Moves one person's data from a home's files to a database (`there`), or back; returns counts for a report."""
     from hermes.storage.postgres.documents import PostgresDocuments  # loads an optional library
 
     local, remote = {"path": home.join(DATABASE), "owner": "local"}, {"path": address, "owner": whose(home)}
@@ -108,14 +114,15 @@ def move_person(home: Home, address: str, *, there: bool, progress: Callable[[in
         ):
             moved = move(source, target, progress)
     rows, (files, names) = PostgresDocuments(address, whose(home)), documents_in(home)
-    stored = [name for name in rows.every() if not name.startswith(f"{_GATEWAY}/")]  # how the gateway is, now
+    # Documents below gateway/ describe the gateway that runs now; they mean nothing in the files.
+    stored = [name for name in rows.every() if not name.startswith(f"{_GATEWAY}/")]
     held, new = move_documents(files, names, rows) if there else move_documents(rows, stored, files)
     messages = _move_ledger(home, address, there=there)
     return {**vars(moved), "documents": held, "documents_copied": new, "gateway_messages": messages}
 
 
 def _move_ledger(home: Home, address: str, *, there: bool) -> int:
-    """Unanswered messages, chats and paired accounts of a gateway, where one ever ran."""
+    """Copies unanswered messages, chats and paired accounts of a gateway, if one ever ran; returns their number."""
     path = home.join(_GATEWAY, "gateway.db")
     if home.above or (there and not os.path.exists(path)):
         return 0
@@ -127,7 +134,10 @@ def _move_ledger(home: Home, address: str, *, there: bool) -> int:
 
 
 def homes_below(home: Home) -> Iterator[Home]:
-    """The home, then the homes of its people; the list of people is read after the home was yielded."""
+    """Yields the home, then the homes of its people.
+
+    The list of people is read after the home has been yielded, because moving the home may bring that list.
+    """
     yield home
     if not home.above and not home.profile:
         people = People(home)
@@ -139,7 +149,10 @@ def homes_below(home: Home) -> Iterator[Home]:
 
 @contextlib.contextmanager
 def at_hand(home: Home) -> Iterator[str]:
-    """A folder with the whole home as files, including data in a database; for exports and backups."""
+    """Yields a folder with the whole home as files, for exports and backups.
+
+    It is the home itself unless a database holds some of its data; then it is a temporary copy with all of it.
+    """
     address = storage_address(home)
     if not address:
         yield home.path
@@ -159,7 +172,10 @@ def at_hand(home: Home) -> Iterator[str]:
 
 
 def _taken_over(home: Home, place: str, names: list[str]) -> list[str]:
-    """Files whose data is now in the database are outdated; settings, plug-ins and identity are only files."""
+    """Names that are not copied, because the database has newer data.
+
+    Settings, plug-ins and identity exist only as files.
+    """
     if place != home.path and os.path.dirname(place) != home.join(PEOPLE):
         return []
     return [name for name in names if name in _TAKEN_OVER or name.startswith(DATABASE)]
@@ -173,8 +189,8 @@ _GATEWAY = "gateway"
 _TAKEN_OVER = (_GATEWAY, *(name.partition("/")[0] for name in _FOLDERS), *_FILES, IMAGES, "cache", "logs")
 _MOVED = ".moved.json"  # at the target: checksums of what was copied, to tell it from what was written there
 _LARGEST = 1 << 30
-_WAIT = 30.0
-_MOST_NAMED = 5
+_WAIT = 30.0  # seconds, for another move of the same documents
+_MOST_NAMED = 5  # documents in an error message
 
 
 def documents_in(home: Home) -> tuple[LocalDocuments, list[str]]:
@@ -198,10 +214,11 @@ def left_behind(home: Home, address: str) -> int:
 def move_documents(source: Documents, names: Iterable[str], target: Documents) -> tuple[int, int]:
     """Copies the documents and compares them; returns how many there are and how many this run copied.
 
-    Never overwrites what somebody wrote at the target since the last copy: in that case nothing is copied.
+    Never overwrites what was written at the target since the last copy: in that case nothing is copied.
     """
     wanted = {name: data for name in names if name != _MOVED and (data := _document(source, name)) is not None}
     with target.create() as folder, folder.lock(f"{_MOVED}.lock", timeout=_WAIT):
+        # Both sides know what an earlier move copied; after a move back, the newer record is on the other side.
         agreed = [json.loads(_document(each, _MOVED) or b"{}") for each in (source, target)]
         known = {*wanted, *agreed[0], *agreed[1]}
         there = {name: data for name in known if (data := _document(target, name)) is not None}
@@ -233,7 +250,7 @@ def _folder_of(documents: Documents, name: str) -> DocumentFolder:
 
 
 def _document(documents: Documents, name: str) -> bytes | None:
-    """The document; None if it does not exist, or is a log without records."""
+    """The document; None if it does not exist or is a log without records."""
     above, _, last = name.rpartition("/")
     folder = (documents.below(above) if above else documents).open()
     if folder is None:
@@ -244,6 +261,7 @@ def _document(documents: Documents, name: str) -> bytes | None:
 
 
 def _bring(source: Conversations, target: Conversations, key: int) -> tuple[int, bool]:
+    """Copies a session unless the target has exactly this one; returns its messages and whether it was copied."""
     whole = source.whole(key)
     there = key in target.by_keys([key])
     if there and target.whole(key) == whole:

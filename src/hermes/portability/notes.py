@@ -21,23 +21,27 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 _HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+# A point of a list, perhaps numbered, perhaps with the box of a task; the group is its text.
 _BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(.*)$")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
 _TABLE = re.compile(r"\s*\|.*\|\s*$")
 _RULE = re.compile(r"\s*([-*_=])(\s*\1){2,}\s*$")
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+# A heading such as "MEMORY.md - long-term memory" says nothing about the entries below it.
 _FILE_NAMES = re.compile(r"\b(MEMORY|USER|SOUL|AGENTS|TOOLS|IDENTITY|CLAUDE|GEMINI)\.md\b", re.IGNORECASE)
-_SEPARATOR = "§"
+_SEPARATOR = "§"  # between entries in memory files of hermes-agent and Hermes
 
 
 @dataclass(slots=True)
 class _Parser:
+    """Collects lines into entries, each with the headings above it, without which many points say too little."""
+
     headings: list[tuple[int, str]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)
     block: list[str] = field(default_factory=list)  # lines of code or of a table
 
     def done(self) -> Iterator[str]:
-        """The collected lines as an entry."""
+        """Yields the lines collected so far as one entry."""
         said = " ".join(self.words)
         block = "\n".join(self.block)
         self.words, self.block = [], []
@@ -55,7 +59,7 @@ class _Parser:
 
 
 def entries(text: str) -> list[str]:
-    """The entries of a Markdown text in order, without duplicates."""
+    """The entries of a Markdown text in order, without duplicates: one per point, paragraph, table or code block."""
     found = dict.fromkeys(_entries(text))
     return [entry for entry in found if entry.strip()]
 
@@ -113,13 +117,13 @@ CLAUDE_CODE, CODEX, MEM0, OPENMEMORY, LETTA, MARKDOWN = FORMATS
 _MEMORIES = re.compile(r"memor[^/]*\.(json|jsonl|gz)$")
 _ANY_JSON = re.compile(r"\.(json|jsonl|gz)$")
 _LARGEST = 64 << 20  # more than any export of memories has
-_ABOUT_THE_PERSON = ("human", "user", "profile", "persona_user")
+_ABOUT_THE_PERSON = ("human", "user", "profile", "persona_user")  # labels of Letta's blocks that become user entries
 _CODEX_NOTES = ("AGENTS.md", os.path.join("memories", "MEMORY.md"), os.path.join("memories", "memory_summary.md"))
 
 
 @dataclass(slots=True, kw_only=True)
 class ForeignMemory:
-    """Entries by target, and warnings about files that could not be read."""
+    """Entries by target from the notes of another program, and warnings about files that could not be read."""
 
     format: str
     origin: str
@@ -128,6 +132,7 @@ class ForeignMemory:
     warnings: list[str] = field(default_factory=list)
 
     def take(self, path: str, target: str) -> None:
+        """Adds the entries of a Markdown file; a missing file is ignored, an unreadable one adds a warning."""
         try:
             self.entries[target] += entries(read_text(path))
             self.files.append(path)
@@ -138,7 +143,7 @@ class ForeignMemory:
 
 
 def read_memory(given: str, form: str | None = None, target: str | None = None) -> ForeignMemory:
-    """Reads the notes at a path, or in the usual place of a program."""
+    """Reads the notes at a path or, if there is no such path, in the usual place of the program of that name."""
     path = os.path.abspath(os.path.expanduser(given))
     if not os.path.exists(path):
         path = _usual_place(given)
@@ -209,6 +214,7 @@ def _markdown(found: ForeignMemory, path: str, target: str | None) -> None:
 
 def _documents(found: ForeignMemory, path: str, form: str, target: str | None) -> None:
     try:
+        # In a zip, files named after memories are the export itself; only without them, every JSON file is tried.
         found_in = (list(json_items(path, inside=names, most=_LARGEST)) for names in (_MEMORIES, _ANY_JSON))
         items = next(filter(None, found_in), [])
     except (OSError, EOFError) as error:

@@ -29,10 +29,12 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 
+# The program was called Clawdbot and then Moltbot before; homes under the old names still exist.
 ROOTS = (".openclaw", ".clawdbot", ".moltbot")
 CONFIGS = ("openclaw.json", "clawdbot.json", "moltbot.json")
 PROGRAMS = ("openclaw", "clawdbot", "moltbot")
 _WORKSPACES = ("workspace", "workspace-main", "workspace-assistant", "workspace.default")
+# Matches strings too, so that `//` in an address is not taken for a comment; only group 1, a string, is kept.
 _JSON_COMMENT = re.compile(r'("(?:\\.|[^"\\])*"|\'(?:\\.|[^\'\\])*\')|//[^\n]*|/\*.*?\*/', re.DOTALL)
 
 
@@ -42,7 +44,7 @@ CONFLICTS = ("skip", "overwrite", "rename")
 
 @dataclass(slots=True, kw_only=True)
 class OpenClaw:
-    """What was found at the source. `workspace` is the main one, `others` belong to other agents."""
+    """An OpenClaw home as found: `workspace` belongs to the main agent, `others` to other agents."""
 
     root: str
     config: dict[str, Any] = field(default_factory=dict)
@@ -52,10 +54,11 @@ class OpenClaw:
     warnings: list[str] = field(default_factory=list)
 
     def read(self, *names: str) -> str | None:
-        """A text of the main workspace, None if it does not exist; a file that cannot be read adds a warning."""
+        """The text of a file in the main workspace, as `read_path` returns it."""
         return self.read_path(os.path.join(self.workspace, *names)) if self.workspace else None
 
     def read_path(self, path: str) -> str | None:
+        """The text of a file; None if it does not exist, or if it cannot be read, which adds a warning."""
         try:
             return read_text(path)
         except FileNotFoundError:
@@ -66,7 +69,7 @@ class OpenClaw:
 
 
 def find_openclaw(given: str | None) -> OpenClaw:
-    """The named home, or the first of the usual ones that exists."""
+    """Reads the named home, or the first of the usual ones that exists, and finds its workspaces."""
     places = [os.path.expanduser(given)] if given else _usual_places()
     root = next((os.path.realpath(place) for place in places if os.path.isdir(place)), None)
     if root is None:
@@ -122,6 +125,7 @@ def is_running(names: tuple[str, ...] = PROGRAMS) -> list[str]:
                 words = file.read(4096).decode("utf-8", "replace").split("\0")
         except OSError:
             continue
+        # The program itself, or the script that an interpreter such as node runs.
         started = [os.path.splitext(os.path.basename(word))[0] for word in words[:2]]
         if any(word in names or word.removesuffix("-gateway") in names for word in started):
             found.append(f"{' '.join(filter(None, words[:3]))} (process {name})")
@@ -164,6 +168,7 @@ _SETTINGS: tuple[tuple[str, str, type, tuple[str, ...]], ...] = (
     ("session-config", "session_reset.idle_minutes", int, ("session.reset.idleMinutes",)),
     ("agent-config", "timezone", str, ("agents.defaults.userTimezone",)),
 )
+# Sections of its settings that are archived, each with its kind in the report.
 _SECTIONS = {
     "plugins": "plugins-config",
     "cron": "cron-jobs",
@@ -183,16 +188,18 @@ _SECTIONS = {
     "messages": "tts-config",
 }
 _SECRET_NAME = re.compile(r"token|key|secret|password|credential|auth", re.IGNORECASE)
-_REFERENCE = re.compile(r"\$\{?\w+\}?$")
+_REFERENCE = re.compile(r"\$\{?\w+\}?$")  # names a variable of the environment instead of holding the secret
 
 
 def plan_settings(source: OpenClaw, options: Options, planner: Planner) -> list[Item]:
+    """Lists settings and secrets that Hermes has too, and archives every section of the settings without secrets."""
     items = []
     for kind, name, wanted, places in _SETTINGS:
         given = (at(source.config, place) for place in places)
         value = next((each for each in given if each not in (None, {})), None)
         if not isinstance(value, wanted):
             continue
+        # A run without --migrate-secrets writes servers without their secrets; a later run with it may replace that.
         without_secrets = _masked(value) if kind == "mcp-servers" else value
         if not options.migrate_secrets or options.preset == "user-data":
             value = without_secrets
@@ -248,6 +255,7 @@ def _masked(tree: Any, name: str = "") -> Any:
 
 NAME = "openclaw"
 SKILLS = "openclaw-imports"
+# Files of a workspace that Hermes has no place for; they are archived.
 _WITHOUT_A_HOME = ("IDENTITY.md", "TOOLS.md", "HEARTBEAT.md", "BOOTSTRAP.md", "DREAMS.md", ".learnings", "memory")
 _NEVER_READ = ("memory/main.sqlite", "credentials", "devices", "identity", "workspace.zip")
 
@@ -260,6 +268,7 @@ class Migration:
         self._options = options
 
     def plan(self) -> Report:
+        """Lists every file and setting at the source with what would happen to it."""
         options = self._options
         source = find_openclaw(options.source)
         report = new_report(
@@ -395,7 +404,7 @@ def _next_steps(report: Report) -> list[str]:
 
 
 def plan_cleanup(given: str | None) -> list[tuple[str, str]]:
-    """Each old folder and its new name."""
+    """Each old folder with the new name that `hermes claw cleanup` would give it."""
     places = [os.path.abspath(os.path.expanduser(given))] if given else _usual_places()
     found = [place for place in places if os.path.isdir(place) and not os.path.islink(place)]
     if given and not found:
@@ -409,7 +418,7 @@ def left_in(folder: str) -> list[str]:
     for inside, full in files_below(folder):
         if os.path.basename(inside) == "todo.json" or "/sessions/" in f"/{inside}":
             found.append(full)
-    return found[:20]
+    return found[:20]  # enough to show that something is there
 
 
 def _put_aside(place: str) -> str:

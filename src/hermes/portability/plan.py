@@ -60,7 +60,7 @@ STATUSES = (MIGRATED, ARCHIVED, SKIPPED, CONFLICT, ERROR)
 
 @dataclass(slots=True, kw_only=True)
 class Item:
-    """One thing at the source. `act` migrates it; an item without `act` changes nothing."""
+    """One thing at the source, such as a file or a setting. `act` migrates it; without `act` nothing changes."""
 
     kind: str
     source: str
@@ -73,7 +73,10 @@ class Item:
     act: Callable[[HomeCopy], object] | None = None
 
     def decide(self, act: Callable[[HomeCopy], object], *, known: str = "", other: str = "") -> Self:
-        """Migrates it, unless `known` says that this is here already, or `other` that something else is."""
+        """Sets status and reason: skipped if `known` says why, in conflict if `other` does, else migrated by `act`.
+
+        `known` means that the home has this already, `other` that it has something else in that place.
+        """
         if known:
             self.reason = known
         elif other:
@@ -83,6 +86,7 @@ class Item:
         return self
 
     def as_json(self) -> dict[str, Any]:
+        """The item as a record of report.json."""
         shown = ("kind", "source", "destination", "status", "reason", "details", "sensitive")
         return {name: getattr(self, name) for name in shown}
 
@@ -105,16 +109,20 @@ class Report:
     disabled: list[str] = field(default_factory=list)  # settings and plug-ins that stay off until the person agrees
 
     def summary(self) -> dict[str, int]:
+        """Number of items by status, with a zero for each status that no item has."""
         counts = Counter(item.status for item in self.items)
         return {status: counts[status] for status in STATUSES}
 
     def conflicts(self) -> list[Item]:
+        """Items that need --overwrite, because the home has another version of them."""
         return [item for item in self.items if item.status == CONFLICT]
 
     def has_work(self) -> bool:
+        """Whether carrying out the plan would change anything."""
         return any(item.act is not None for item in self.items)
 
     def as_json(self) -> dict[str, Any]:
+        """The content of report.json, and of a preview with --json."""
         return {
             **{name: getattr(self, name) for name in ("timestamp", "mode", "source_root", "target_root", "output_dir")},
             **self.options,
@@ -126,6 +134,7 @@ class Report:
         }
 
     def markdown(self) -> str:
+        """The report for people: items grouped by status, warnings, disabled settings and next steps."""
         counts = ", ".join(f"{count} {status}" for status, count in self.summary().items() if count) or "nothing to do"
         lines = [
             f"# Migration from {_shown(self.source_root)}",
@@ -149,7 +158,7 @@ class Report:
 
 
 def new_report(home: Home, program: str, source: str, choices: Options, **shown: Any) -> Report:
-    """An empty preview; files that the migration only archives go to a folder of its own below `migration/`."""
+    """Creates an empty preview; files that are only archived go to a new folder below `migration/`, named by time."""
     stamp = time.strftime("%Y%m%dT%H%M%S")
     return Report(
         program=program,
@@ -180,7 +189,7 @@ def _shown(text: str) -> str:
     return "".join(letter if letter.isprintable() else "�" for letter in text.replace("\n", " "))
 
 
-_LARGEST = 64 << 20
+_LARGEST = 64 << 20  # bytes of a file; its whole content is compared and written from memory
 
 
 class Planner:
@@ -206,7 +215,10 @@ class Planner:
         origins: Mapping[str, str] | None = None,
         project: str = "",
     ) -> Item:
-        """A merge of entries into a target of curated memory; `origins` says which of them came from outside."""
+        """Plans a merge of entries into a target of curated memory; `origins` says which of them came from outside.
+
+        The preview shows what fits now; when the merge runs, it checks each entry again against the file as it is then.
+        """
         opened = partial(MemoryStore.open, settings=self._settings, project=project)
         store = opened(self._home)
         if target not in store.targets:
@@ -223,13 +235,13 @@ class Planner:
         )
 
     def setting(self, kind: str, source: str, name: str, value: Any, *, same: Any = None) -> Item:
-        """A setting; `same` is the value that an earlier run may have written for it."""
+        """Plans a setting; `same` is the value that an earlier run may have written for it."""
         home, here, path = self._home, self._settings, self._home.join(CONFIG)
         item = Item(kind=kind, source=source, destination=f"{path}: {name}")
         is_set = here.origin(name) != "default"
         known = f"{CONFIG} is a link; change the setting in the file it points to" if os.path.islink(path) else ""
         if disabled_setting(home, name) == value:
-            known = known or "it came along before and is disabled; `hermes config enable` enables it"
+            known = known or "an earlier import brought it and it is disabled; `hermes config enable` enables it"
         elif is_set and here.get(name) == value:
             known = known or "it has this value already"
         earlier = not is_set or (same is not None and here.get(name) == same)
@@ -239,7 +251,7 @@ class Planner:
     def secrets(
         self, source: str, found: Mapping[str, str], kind: Callable[[str], str], refused: str = ""
     ) -> Iterator[Item]:
-        """Secrets by name; copied only if the person asked for it, and not when `refused` gives a reason."""
+        """Plans secrets by name; they are copied only if the person asked for it and `refused` gives no reason."""
         if not refused and not self._report.choices.migrate_secrets:
             refused = "secrets are copied only with --migrate-secrets"
         try:
@@ -258,14 +270,14 @@ class Planner:
         save_secret(copy.home_of(self._home), name, given)
 
     def text(self, kind: str, source: str, text: str, destination: str) -> Item:
-        """A text that will be part of prompts: if the scanner refuses it, it is archived instead."""
+        """Plans a text that will be part of prompts; one that the scanner refuses is archived instead."""
         if found := _attacks(text):
             reason = f"it looks like {found}; it is archived and not used"
             return self.archived(kind, source, os.path.basename(source), reason)
         return self._placed(kind, source, text.encode(), destination)
 
     def copied(self, kind: str, source: str, destination: str) -> Item:
-        """A file unchanged; a database with the contents of its log."""
+        """Plans an unchanged copy of a file; a database includes what is still in its log."""
         try:
             with tempfile.TemporaryDirectory(prefix="hermes-import-") as place:
                 return self._placed(kind, source, read_bytes(merged(source, place), _LARGEST), destination)
@@ -273,7 +285,7 @@ class Planner:
             return Item(kind=kind, source=source, status=ERROR, reason=str(error))
 
     def outside(self, kind: str, source: str, text: str, destination: str) -> Item:
-        """A file for a folder outside the home that the person named."""
+        """Plans a file for a folder outside the home that the person named; it is written after the swap."""
         path = os.path.abspath(os.path.expanduser(destination))
         item = Item(kind=kind, source=source, destination=path)
         there = content_of(path)
@@ -285,6 +297,7 @@ class Planner:
         return item.decide(lambda copy: copy.after.append(replace), known=known, other=self._other(there))
 
     def archived(self, kind: str, source: str, name: str, reason: str) -> Item:
+        """Plans a copy of a file under `migration/`, where Hermes does not use it but the person can look at it."""
         try:
             data = read_bytes(source, _LARGEST)
         except (StorageError, FileNotFoundError) as error:
@@ -292,7 +305,7 @@ class Planner:
         return self.archived_data(kind, source, data, name, reason)
 
     def archived_data(self, kind: str, source: str, data: bytes, name: str, reason: str) -> Item:
-        """A file that is kept under `migration/`, unless an earlier run kept the same content there."""
+        """Plans a file under `migration/` with this content, unless an earlier run has put the same content there."""
         item = Item(kind=kind, source=source, reason="archived before")
         runs = os.path.dirname(self._report.output_dir)
         for run in sorted(os.listdir(runs)) if os.path.isdir(runs) else ():
@@ -304,7 +317,7 @@ class Planner:
         return item
 
     def skill(self, kind: str, folder: str, category: str, name: str) -> Item:
-        """A skill; `choices.skill_conflict` says what happens when another one has its name."""
+        """Plans a skill; `choices.skill_conflict` says what happens when another one has its name."""
         item, conflict = Item(kind=kind, source=folder), self._report.choices.skill_conflict
         try:
             files = {inside: read_bytes(path, _LARGEST) for inside, path in files_below(folder)}
@@ -315,6 +328,7 @@ class Planner:
         if found := _attacks(files[MAIN_FILE].decode("utf-8", "replace")):
             item.reason = f"its text looks like {found}; it is not migrated"
             return item
+        # Also compare with renamed copies of earlier runs, so that a second run does not add another one.
         for number in itertools.count():
             numbered = f"{plain}-imported-{number}" if number > 1 else f"{plain}-imported"
             item.destination = self._home.join("skills", category, numbered if number else plain)
@@ -342,7 +356,7 @@ class Planner:
         there = content_of(item.destination)
         known = "it is there already" if there == data else ""
         if content_of(self._home.join(DISABLED, *destination.split("/"))) == data:
-            known = known or "it came along before and is disabled; `hermes config enable` enables it"
+            known = known or "an earlier import brought it and it is disabled; `hermes config enable` enables it"
         return item.decide(lambda copy: copy.write(data, item.destination), known=known, other=self._other(there))
 
     def _other(self, there: bytes | None) -> str:
@@ -350,7 +364,7 @@ class Planner:
 
 
 def _replace_outside(path: str, data: bytes, there: bytes | None, program: str) -> None:
-    """Writes a file where the person asked for it and keeps the previous one beside it."""
+    """Writes a file where the person asked for it, and keeps the previous one next to it."""
     parent, name = os.path.split(path)
     with Folder.create(parent) as folder:
         if there is not None:
@@ -359,7 +373,7 @@ def _replace_outside(path: str, data: bytes, there: bytes | None, program: str) 
 
 
 def content_of(path: str) -> bytes | None:
-    """The content of a file; None if nothing is there, and one byte if it is no file that can be read."""
+    """The content of a file, for comparison; None if nothing is there, one NUL byte if it cannot be read as a file."""
     try:
         return read_bytes(path, _LARGEST)
     except FileNotFoundError:
@@ -369,15 +383,15 @@ def content_of(path: str) -> bytes | None:
 
 
 def _attacks(text: str) -> str:
-    """The kinds of attack in a text of which a prompt would show nothing; empty if it would show some of it."""
+    """The kinds of attack in a text, if a prompt would leave out all of it; empty if it would show a part."""
     verdict = scan(text, "context")
     shown = verdict.level != "refuse" or without_attacks(text, "", lambda part: scan(part, "context"))
     return "" if shown else ", ".join(verdict.classes)
 
 
 IMPORT = "import"
-_HINT = 60
-_LONGEST_ARCHIVED = 100_000
+_HINT = 60  # characters of a refused entry in the report
+_LONGEST_ARCHIVED = 100_000  # characters; longer entries are cut
 
 
 class Merge:
@@ -399,7 +413,10 @@ class Merge:
         self.origins: dict[str, str] = {}  # of the entries in `added` and `archived`
 
     def sort(self, given: Iterable[str], coming: Iterable[str], origins: Mapping[str, str]) -> None:
-        """Sorts the entries into new, known, too many and refused; changes nothing. `coming` are added before them."""
+        """Sorts the entries into new, known, archived and refused; changes nothing.
+
+        `coming` are entries that earlier items of the plan add: they take up room and count as known.
+        """
         live = [*self._store.entries(self._target), *coming]
         known = {_key(entry) for entry in (*live, *(each.entry for each in self._store.archived(self._target)))}
         for raw in given:
@@ -424,9 +441,11 @@ class Merge:
                 entry = entry[:_LONGEST_ARCHIVED]
                 self.archived.append(entry)
             origin = str(origins.get(raw))
+            # Any other origin, such as the person, is only a claim of the archive.
             self.origins[entry] = origin if origin in UNTRUSTED else IMPORT
 
     def details(self) -> dict[str, Any]:
+        """Counts for the report, with the beginnings of entries that were archived or refused."""
         return {
             "existing_entries": len(self._store.entries(self._target)),
             "added_entries": len(self.added),
@@ -450,7 +469,8 @@ class Merge:
         known = {_key(entry) for entry in entries}
         for entry in coming:
             if _key(entry) in known:
-                continue  # added by somebody else meanwhile
+                continue  # another program has added it since the plan was made
+            # An entry without room is added and removed in one change, so that the history and the archive have it.
             edits.append(Edit(index=len(live), before=None, after=entry))
             if entry in self.archived or text.size([*live, entry]) > self._limit:
                 edits.append(Edit(index=len(live), before=entry, after=None))
@@ -465,7 +485,7 @@ def _cause(source: str, origin: str = IMPORT) -> Cause:
 
 
 def _key(entry: str) -> str:
-    """The same for entries that differ only in spacing, case or Unicode forms."""
+    """A key that is equal for entries that differ only in spacing, case or Unicode forms."""
     return " ".join(unicodedata.normalize("NFKC", entry).casefold().split())
 
 
@@ -479,7 +499,7 @@ def change_memory(copy: HomeCopy, store: MemoryStore, target: str, change: Calla
 
 @contextlib.contextmanager
 def open_for_import(path: str, copy: HomeCopy) -> Iterator[SessionDB]:
-    """The copy of a database of the home, for one step of a migration."""
+    """Opens the copy of a database of the home for one step of a migration, and rebuilds its index afterwards."""
     with SessionDB.open(copy.own_database(path), durability="turn") as db:
         yield db
         db.sync()

@@ -40,17 +40,21 @@ if TYPE_CHECKING:
     Records = Iterable[dict[str, Any]]
 
 
-LONGEST_LINE = 64 << 20
-LATEST = 1e12
-_MILLISECONDS = 1e11
+LONGEST_LINE = 64 << 20  # bytes; longer lines are reported, not read
+LATEST = 1e12  # seconds since 1970; larger numbers are not times
+_MILLISECONDS = 1e11  # a larger number is one of milliseconds: as seconds, it would be after the year 5000
 _PIECE = 1 << 20
-LONGEST_ITEM = 256 << 20
+LONGEST_ITEM = 256 << 20  # a whole conversation in an export of a chat service
 _DECODER = json.JSONDecoder()  # faster than `json.loads`, which detects the encoding of every line
 _NOT_BETWEEN = re.compile(r"[^ \t\r\n,]")
 
 
 def items(file: Readable, name: str, on_bytes: Callable[[int], None] | None = None) -> Iterator[Any]:
-    """The items of the array in the file, or the objects that follow each other in it, read piece by piece."""
+    """The items of the array in the file, or the objects that follow each other in it, read piece by piece.
+
+    An export of a chat service is one JSON array of a few gigabytes, and the standard library reads JSON only as a
+    whole. So this decodes one item at a time, and reads more of the file when an item is incomplete.
+    """
     decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
     text, at, step, problem = "", 0, _PIECE, ""
     begun = in_array = False
@@ -83,7 +87,7 @@ def items(file: Readable, name: str, on_bytes: Callable[[int], None] | None = No
 
 
 def _decoded(text: str, at: int, name: str) -> tuple[Any, int, str]:
-    """The value that starts here and where it ends, or why there is none yet."""
+    """The value that starts at `at`, where it ends, and why it is not complete yet (empty if it is)."""
     try:
         return *_DECODER.raw_decode(text, at), ""
     except ValueError as error:
@@ -129,7 +133,7 @@ def moment_of(given: Any) -> float | None:
 
 
 def at(tree: Any, path: str) -> Any:
-    """The value at a path of names with dots between them; None if there is none."""
+    """The value at a path such as `session.reset.mode` in nested JSON objects; None if there is none."""
     for name in path.split("."):
         tree = mapping(tree).get(name)
     return tree
@@ -157,12 +161,16 @@ def text_of(content: Any) -> str:
 
 
 def tool_call(call_id: Any, name: Any, arguments: Any) -> dict[str, Any]:
+    """A tool call in OpenAI's format, whose arguments are JSON in a string."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return {"id": str(call_id), "type": "function", "function": {"name": str(name), "arguments": text}}
 
 
 def spoken(role: str, content: str, parts: list[Any], names: dict[str, str]) -> Iterator[dict[str, Any]]:
-    """One message from Anthropic's content blocks (text, thinking, tool calls); nothing if they are empty."""
+    """Yields one message from Anthropic's content blocks (text, thinking, tool calls), or nothing if they are empty.
+
+    `names` collects the tool of each call, because Anthropic's results refer to a call only by its id.
+    """
     message: dict[str, Any] = {"role": role, "content": content or None}
     thoughts = "\n".join(str(part.get("thinking") or "") for part in _of_kind(parts, "thinking"))
     if thoughts.strip():
@@ -175,6 +183,7 @@ def spoken(role: str, content: str, parts: list[Any], names: dict[str, str]) -> 
 
 
 def tool_results(parts: list[Any], names: dict[str, str]) -> Iterator[dict[str, Any]]:
+    """Yields a message for each tool result in Anthropic's content blocks; `names` says which tool a call ran."""
     for part in _of_kind(parts, "tool_result"):
         yield _tool_result(str(part.get("tool_use_id") or part.get("name")), text_of(part.get("content")), names)
 
@@ -193,7 +202,7 @@ def numbered_lines(
 ) -> Iterator[tuple[int, bytes | None]]:
     """Lines that are not blank, with their numbers; None for one that is too long to hold.
 
-    `on_bytes` receives the size of each line, its end included.
+    `on_bytes` receives the size of each line, including its end.
     """
     number = 0
     while line := file.readline(LONGEST_LINE):
@@ -207,11 +216,14 @@ def numbered_lines(
         if not whole:
             yield number, None
         elif line.strip():
-            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+            yield number, line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line  # a mark that Windows adds
 
 
 def json_lines(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[dict[str, Any]]:
-    """The objects of a JSONL file; reports other lines, except a last line that is still being written."""
+    """The objects of a JSONL file; passes complaints about other lines to `told`.
+
+    An incomplete last line is ignored, because the program may still be writing it.
+    """
     with open(path, "rb") as file:
         for number, line in numbered_lines(file, on_bytes):
             if line is None:
@@ -233,6 +245,7 @@ def json_lines(path: str, told: Told, on_bytes: Callable[[int], None] | None = N
 
 _CALLS = {"function_call": "arguments", "custom_tool_call": "input", "local_shell_call": "action"}
 _RESULTS = ("function_call_output", "custom_tool_call_output", "local_shell_call_output", "computer_call_output")
+# Tools that OpenAI's servers run: the call has no separate arguments or result, so all its fields are kept.
 _HOSTED = ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
 
 
@@ -261,6 +274,7 @@ def _said(item: dict[str, Any]) -> dict[str, Any] | None:
     role = "system" if item["role"] == "developer" else item["role"]
     content = item.get("content")
     kinds = {part.get("type") for part in content if isinstance(part, dict)} if isinstance(content, list) else set()
+    # Content with anything other than text, such as an image, is kept as it is.
     if not kinds - {"input_text", "output_text", "text", "refusal"}:
         content = text_of(content) or "\n".join(
             str(part["refusal"]) for part in content or () if isinstance(part, dict) and part.get("refusal")
@@ -281,6 +295,8 @@ def _output(given: Any) -> str:
     return text_of(given) or json.dumps(given, ensure_ascii=False)
 
 
+# Exports of chat services (one JSON document of conversations), and Letta's agent files.
+
 CHATGPT, CLAUDE, LETTA = "chatgpt", "claude", "letta"
 _ROLES = ("user", "assistant", "system", "tool")
 _CLAUDE_ROLES = {"human": "user", "assistant": "assistant"}
@@ -298,11 +314,15 @@ def _fields(form: str, item: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_chatgpt(item: Any) -> bool:
+    """Recognises a conversation of ChatGPT's export by its tree of messages."""
     return isinstance(item, dict) and isinstance(item.get("mapping"), dict)
 
 
 def chatgpt(item: dict[str, Any]) -> Iterator[Conversation]:
-    """A conversation is a tree of messages: yields its current path, then every other path as a branch."""
+    """Reads a conversation of ChatGPT's export, a tree of messages: the current path, then other paths as branches.
+
+    Each edit of a message starts a new path. A branch begins where it leaves a path that was yielded before.
+    """
     nodes: _Nodes = {name: node for name, node in item["mapping"].items() if isinstance(node, dict)}
     name = str(item.get("conversation_id") or item.get("id") or item.get("title") or "conversation")
     leaves = [leaf for leaf, node in nodes.items() if not _has_children(node, nodes)]
@@ -357,10 +377,12 @@ def _chatgpt_text(content: dict[str, Any]) -> str:
 
 
 def is_claude(item: Any) -> bool:
+    """Recognises a conversation of Claude's export."""
     return isinstance(item, dict) and isinstance(item.get("chat_messages"), list)
 
 
 def claude(item: dict[str, Any]) -> Iterator[Conversation]:
+    """Reads one conversation of Claude's export, with the texts of attached files."""
     name = str(item.get("uuid") or item.get("name") or "conversation")
     yield Conversation(id=name, fields=_fields(CLAUDE, item), messages=partial(_claude_messages, item["chat_messages"]))
 
@@ -385,6 +407,7 @@ def _attached(each: dict[str, Any]) -> Iterator[str]:
 
 
 def is_letta(item: Any) -> bool:
+    """Recognises an agent file of Letta, in its old form (one agent) or its new one (agents and blocks)."""
     if not isinstance(item, dict):
         return False
     first = isinstance(item.get("messages"), list) and ("agent_type" in item or "core_memory" in item)
@@ -392,7 +415,7 @@ def is_letta(item: Any) -> bool:
 
 
 def letta(item: dict[str, Any]) -> Iterator[Conversation]:
-    """A document contains agents with their messages and memory blocks."""
+    """Reads an agent file of Letta: one conversation for each agent in it."""
     for agent in filter(mapping, item.get("agents") or [item]):
         fields = _fields(LETTA, agent)
         fields["model"] = fields["model"] or agent.get("model")
@@ -413,7 +436,7 @@ def letta_blocks(item: dict[str, Any]) -> list[tuple[str, str]]:
 def _letta_messages(given: Any) -> Iterator[dict[str, Any]]:
     for each in filter(mapping, given if isinstance(given, list) else ()):
         if each.get("role") not in _ROLES or each["role"] == "system":
-            continue  # whoever runs the agent builds the system prompt anew
+            continue  # the program that runs the agent builds its own system prompt
         message: dict[str, Any] = {"role": each["role"], "content": text_of(each.get("content") or each.get("text"))}
         if isinstance(each.get("tool_calls"), list) and each["tool_calls"]:
             message["tool_calls"] = each["tool_calls"]
@@ -424,15 +447,18 @@ def _letta_messages(given: Any) -> Iterator[dict[str, Any]]:
             yield timed(message, each.get("created_at"))
 
 
+# Transcripts of coding agents, one file per session, and databases of the Agents SDK.
+
 CLAUDE_CODE, CODEX, AGENTS_SDK = "claude-code", "codex", "openai-agents"
 AGENTS_TABLE = "agent_messages"
 _SPEAKERS = ("user", "assistant")
+# Kinds of records that hold a title of the session, and the field it is in.
 _TITLES = {"summary": "summary", "custom-title": "customTitle", "ai-title": "aiTitle"}
-_HEAD = 50  # records that describe a session
+_HEAD = 50  # records at the beginning in which folder, model and time of a session are looked up
 _LINES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 # What Codex puts before the person's first message.
 _PREAMBLE = re.compile(r"\s*(<environment_context>|<user_instructions>|<permissions|# AGENTS\.md instructions)")
-_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")  # a UUID, which Codex puts into its file names
 _SESSIONS = "SELECT session_id, min(created_at) FROM agent_messages GROUP BY session_id ORDER BY min(id)"
 _ITEMS = "SELECT message_data, created_at FROM agent_messages WHERE session_id = ? ORDER BY id"
 
@@ -450,6 +476,7 @@ def home_of_program(program: str) -> str:
 
 
 def is_claude_code(records: list[dict[str, Any]]) -> bool:
+    """Recognises a transcript of Claude Code by its first records."""
     return any(
         (isinstance(record.get("sessionId"), str) and record.get("type") in (*_SPEAKERS, "system", "attachment"))
         or (record.get("type") == "summary" and "leafUuid" in record)
@@ -458,12 +485,15 @@ def is_claude_code(records: list[dict[str, Any]]) -> bool:
 
 
 def claude_code(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
-    """The conversation in the file, then one for each sub-agent in it."""
+    """Reads a transcript of Claude Code: the conversation, then one for each sub-agent in the file.
+
+    All sub-agents are known only after the whole file has been read, which the messages of the main conversation do.
+    """
     agents: dict[str, None] = {}
     late: dict[str, Any] = {}
 
     def said(agent: str | None, told: Told = lambda _: None, on_bytes: Callable[[int], None] | None = None) -> Records:
-        """What `agent` said and was told ("" is the main one, None all); notes agents and titles on the way."""
+        """Yields the records of `agent` ("" is the main one, None means all), and collects agents and titles."""
         for record in json_lines(path, told, on_bytes):
             title = record.get(_TITLES.get(str(record.get("type")), ""))
             if isinstance(title, str) and title.strip():
@@ -504,7 +534,7 @@ def _is_message(record: dict[str, Any]) -> bool:
 
 
 def _agent(record: dict[str, Any]) -> str:
-    """The sub-agent that a message belongs to; "" for the main conversation."""
+    """The sub-agent that a record belongs to; "" for the main conversation."""
     given = record.get("agentId")
     name = f"agent-{given}" if isinstance(given, str) and given else "agent"
     return name if record.get("isSidechain") else ""
@@ -550,6 +580,7 @@ def _from_user(parts: list[Any], names: dict[str, str]) -> Iterator[dict[str, An
 
 
 def is_codex(records: list[dict[str, Any]]) -> bool:
+    """Recognises a transcript of Codex by its first records; the oldest versions wrote items without a wrapper."""
     if any(record.get("type") in _LINES and isinstance(record.get("payload"), dict) for record in records):
         return True
     first = records[0] if records else {}
@@ -557,6 +588,7 @@ def is_codex(records: list[dict[str, Any]]) -> bool:
 
 
 def codex(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
+    """Reads the conversation in a transcript of Codex."""
     head = list(itertools.islice(json_lines(path, lambda _: None), _HEAD))
     begun, turns = (
         [record["payload"] for record in head if record.get("type") == kind and mapping(record.get("payload"))]
@@ -582,6 +614,7 @@ def _codex_messages(path: str, told: Told, on_bytes: Callable[[int], None] | Non
     for record in json_lines(path, told, on_bytes):
         item = record
         if record.get("type") in _LINES:
+            # Events repeat what the items say, for Codex's own screen.
             item = mapping(record.get("payload")) if record["type"] in ("response_item", "compacted") else {}
             if record["type"] == "compacted":
                 item = {"role": "system", "content": item.get("message")}
@@ -592,7 +625,7 @@ def _codex_messages(path: str, told: Told, on_bytes: Callable[[int], None] | Non
 
 
 def agents_sdk(path: str, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
-    """Tables `agent_sessions` and `agent_messages`."""
+    """Reads the sessions in a database of OpenAI's Agents SDK (`SQLiteSession`)."""
     del on_bytes
     with opened_unchanged(path) as connection:
         for name, started in all_rows(connection, _SESSIONS):
@@ -613,7 +646,7 @@ def _agents_sdk_messages(connection: apsw.Connection, session: Any, told: Told) 
 
 
 def _as_utc(given: Any) -> Any:
-    """SQLite's time stamps are in UTC without a zone; adds it."""
+    """Adds the zone to a time stamp of SQLite, which is in UTC and does not say so."""
     return f"{given}+00:00" if isinstance(given, str) and "+" not in given else given
 
 
@@ -633,9 +666,10 @@ FORMATS = (*_BY_LINE, *_BY_ITEM, HERMES_AGENT, JSONL)
 PROGRAMS = (CLAUDE_CODE, CODEX)  # keep their transcripts in a place of their own
 SUFFIXES = (".jsonl", ".json", ".af", ".zip", ".db", ".sqlite", ".sqlite3")
 _DATABASE = b"SQLite format 3\x00"
-_BEGINNING = 1 << 18
+_BEGINNING = 1 << 18  # bytes that are read to recognise a format
 _FIRST_LINES = 20
-_LARGEST_DOCUMENT = 64 << 30
+_LARGEST_DOCUMENT = 64 << 30  # as much as an archive may hold
+# ChatGPT splits a large export into conversations-000.json and so on.
 _INSIDE = re.compile(r"(^|/)conversations(-\d+)?\.json$")
 
 
@@ -658,11 +692,12 @@ class Source:
         return "/".join(parts)
 
     def size(self) -> int:
+        """Bytes of the file, to show progress through many files."""
         return os.stat(self.path).st_size
 
 
 def sources(given: str, form: str | None = None) -> list[Source]:
-    """Every transcript at a path, in a folder, or in the usual places of a program."""
+    """Finds every transcript at a path, in a folder, or in a program's usual places; NotFound if nothing exists."""
     if os.path.isdir(given):
         return sorted(_below(given, form), key=lambda source: source.path)
     if os.path.exists(given):
@@ -685,7 +720,7 @@ def check_name(given: str) -> None:
 
 
 def read(source: Source, told: Told, on_bytes: Callable[[int], None] | None = None) -> Iterator[Conversation]:
-    """The conversations of one file."""
+    """Reads the conversations of one file; `told` receives a sentence about each part that cannot be read."""
     if source.format in _BY_LINE:
         yield from _BY_LINE[source.format][1](source.path, told, on_bytes)
     else:
@@ -698,7 +733,7 @@ def read(source: Source, told: Told, on_bytes: Callable[[int], None] | None = No
 
 
 def recognised(path: str) -> str | None:
-    """The name of the file's format; None if it is unknown, a link or a device."""
+    """Recognises the format of a file by its content; None if it is unknown, or the path is a link or a device."""
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode):
             return None
