@@ -1,4 +1,4 @@
-"""For authors of memory providers: a contract that any provider can be put through, a temporary home, a scripted model.
+"""For authors of memory providers: tests that every provider should pass, a temporary home, and a scripted model.
 
     from hermes.testing import ProviderContract
 
@@ -6,9 +6,9 @@
         def make(self):
             return Mine()
 
-Run it with pytest. Every test uses the real manager and a real session, and nothing but your `make` (and `prepare`, for
-configuration and keys) comes from you. `PluginContract` needs the `folder` of your plug-in too, and runs it as sessions
-run plug-ins, in a process of its own. `Scripted` and `Reply` script a model for tests of your own.
+Run it with pytest. Every test uses the real manager and a real session; you supply only `make`, and `prepare` if the
+provider needs configuration or keys. `PluginContract` also needs the `folder` of your plug-in, and runs the plug-in in
+a process of its own, as sessions do. `Scripted` and `Reply` replace a model in tests of your own.
 """
 
 from __future__ import annotations
@@ -39,10 +39,11 @@ if TYPE_CHECKING:
 __all__ = ["PluginContract", "ProviderContract", "Reply", "Scripted", "temporary_home"]
 
 _REASONS = ("resume", "branch", "reset", "new", "compression")
-_DEADLINE = 0.2
-_MORE = 0.05  # what the program itself may add to a deadline
+_DEADLINE = 0.2  # seconds for a provider that misbehaves; short, because several tests wait for its end
+_MORE = 0.05  # seconds that the program itself may add to a deadline
 _QUICK = 0.5
-_ATTEMPTS = 3  # a busy machine may be late now and then
+_ATTEMPTS = 3  # on a busy machine one attempt may be late
+# Python expressions for a recall that hangs, fills the memory, has the wrong type, fakes a fence, or ends its process.
 _FAULTS_IN_A_PROCESS = (
     "threading.Event().wait()",
     "'tea ' * (1 << 28)",
@@ -69,19 +70,19 @@ _ODD_ARGUMENTS: tuple[dict[str, Any], ...] = ({}, {"unknown": 1}, {"query": None
 
 @contextmanager
 def temporary_home() -> Iterator[str]:
-    """An empty home that is gone afterwards."""
+    """Creates an empty home for a `with` block and removes it at the end."""
     with tempfile.TemporaryDirectory(prefix="hermes-home-") as path:
         yield path
 
 
 class ProviderContract:
-    """Derive from it, with a name that begins with Test, and say how your provider is made."""
+    """Tests of a provider: derive a class from it whose name begins with Test, and implement `make`."""
 
-    seconds: ClassVar[float] = 10.0  # how long your backend may take for one call, in these tests
-    starts_threads: ClassVar[bool] = False  # providers should not: the manager owns concurrency
+    seconds: ClassVar[float] = 10.0  # how long your backend may take for one call in these tests
+    starts_threads: ClassVar[bool] = False  # providers should start none, because the manager owns concurrency
 
     def make(self) -> Any:
-        """A new provider, as your plug-in's `register` would hand it over."""
+        """Returns a new provider, as your plug-in's `register` would register it."""
         raise NotImplementedError("make() returns a new object of your provider")
 
     def prepare(self, home: str) -> None:
@@ -238,7 +239,7 @@ class ProviderContract:
 
 
 class PluginContract(ProviderContract):
-    """The same for a plug-in, which sessions run in a process of its own: there too, and whatever goes wrong there."""
+    """Tests of a plug-in: those of `ProviderContract`, then again in a process of its own, as sessions run plug-ins."""
 
     folder: str  # of the plug-in; its name is the name people write into `memory.provider`
 
@@ -282,7 +283,7 @@ class PluginContract(ProviderContract):
 
 
 class _Faulty(MemoryProvider):
-    """The provider under test with a recall that misbehaves."""
+    """A stand-in for the provider under test, with its name and a recall that misbehaves."""
 
     def __init__(self, inner: Any, fault: Any) -> None:
         self._inner = inner
@@ -320,13 +321,13 @@ def _raise() -> None:
 
 
 def _keeps_its_file(provider: Any) -> bool:
-    """Whether answers are kept in `<name>.json`; a provider that keeps them elsewhere checks that itself."""
+    """Whether set-up answers are kept in `<name>.json`; a provider that keeps them elsewhere must test that itself."""
     return getattr(type(provider), "save_config", None) is MemoryProvider.save_config
 
 
 @contextmanager
 def _no_network() -> Iterator[list[Any]]:
-    """Every attempt to connect fails and is noted."""
+    """Makes every attempt to connect fail, and yields the list of attempted addresses."""
     connect, attempts = socket.socket.connect, []
 
     def refuse(_: Any, address: Any) -> None:
