@@ -43,6 +43,8 @@ def run(path: str | None = None) -> dict[str, Any]:
     figures: dict[str, Any] = {}
     for each in [path] if path else sorted(glob.glob(_CORRECTIONS)):
         name = os.path.basename(each).split(".")[0]
+        if not path and name.startswith("examples"):
+            continue  # pairs without a question, for training
         if each.endswith(".jsonl"):
             figures[name] = corrections(each)
         else:

@@ -1,8 +1,9 @@
-"""Learns the weights of rules for bin/train-rules: which sentences state one, and which calls a rule applies to.
+"""Learns the weights of rules and of facts that change, for bin/train-rules.
 
-Two logistic regressions, from `tests/data/rules` without its held-out sets. A message that states a rule counts by the
-sentence that sounds most like one. The figures in the report are cross-validated: each author by weights that were
-learnt from the others.
+Three logistic regressions: which sentences state a rule and which calls it applies to (`tests/data/rules`), and which
+statement replaces which (`tests/data/corrections`), all without the held-out sets. A message counts by the sentence
+that sounds most like a rule, or like a correction. The figures in the reports are cross-validated: each author by
+weights that were learnt from the others.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import glob
 import json
 import math
 import os
+import random
 import sys
 from collections import Counter
 from datetime import datetime
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +25,8 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.rules import FOLDER
 from benchmarks.training import with_interval
-from hermes.memory import scores
+from hermes.base import claims, linear
+from hermes.memory import rules
 from hermes.memory.rules import sentences_of, stated_rules
 from hermes.memory.triggers import Situation, evidence, tables, trigger_of
 
@@ -36,70 +40,95 @@ until unless without with for from to in on at of by as and or but so than then 
 will would please have has had need needs want let make sure just there here what which who how why where ever both
 nothing nobody everything anything keep use stop avoid ask
 """
-STRENGTH, FIRING_STRENGTH = 10.0, 0.1  # what scikit-learn calls C
+STRENGTH, FIRING_STRENGTH = 90.0, 0.1  # what scikit-learn calls C
 EXAMPLES = "examples"  # short notes for training: nobody checked which of their rules overlap
 FEWEST_TEXTS = 4  # that a word must be in, to be known as more or less rare
-MISTAKEN = 0.05  # share of other messages of unseen authors that may be taken for rules
+MISTAKEN = 0.04  # share of other messages of unseen authors that may be taken for rules
+CORRECTIONS = os.path.join(os.path.dirname(FOLDER), "corrections")
+FILLED = 6  # pairs that are made of a frame
+OTHERS, OTHER_PAIRS, MOST_APART = (
+    " others",
+    12,
+    4000,
+)  # statements that only happen to share a word, and how many for each
+LIKELY_WRONG, SURELY_WRONG = 0.12, 0.02  # share of alike pairs of unseen authors that may be taken for corrections
 FIRED = 0.018  # share of the calls of an author that a rule may fire on although it does not apply
 
 
-def read_sets() -> dict[str, list[dict[str, Any]]]:
-    """The rows of the sets by author: all files that one author wrote are left out together."""
+def read_files(folder: str) -> dict[str, list[dict[str, Any]]]:
+    """The rows of all sets but the held-out ones, by their names."""
     found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted(glob.glob(f"{FOLDER}/*.jsonl")):
+    for path in sorted(glob.glob(f"{folder}/*.jsonl")):
         name = os.path.basename(path).removesuffix(".jsonl")
         if "held-out" not in name:
-            author = name if name.startswith("author") else name.split("-")[0]
             with open(path, encoding="utf-8") as file:
-                rows = [json.loads(line) | {"set": name} for line in file if line.strip()]
-            found.setdefault(author, []).extend(rows)
+                found[name] = [json.loads(line) | {"set": name} for line in file if line.strip()]
     return found
 
 
-class Sentences:
-    """The messages of the sets, as sentences and their places in the table."""
+def read_sets() -> dict[str, list[dict[str, Any]]]:
+    """The rows of the rules by author: all files that one author wrote are left out together."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for name, rows in read_files(FOLDER).items():
+        found.setdefault(name if name.startswith("author") else name.split("-")[0], []).extend(rows)
+    return found
 
-    def __init__(self, sets: dict[str, list[dict[str, Any]]]) -> None:
-        rows = [(author, row) for author, each in sets.items() for row in each if row["kind"] != "call"]
-        self.authors = np.array([author for author, _ in rows])
-        self.states = np.array([row["kind"] == "rule" for _, row in rows])
-        self.places = [[scores.wording(part) for part in sentences_of(row["said"])] or [set()] for _, row in rows]
+
+class Examples:
+    """Texts that count by the heaviest of their alternatives, such as the sentences of a message."""
+
+    def __init__(self, found: Iterable[tuple[str, bool, list[set[int]]]]) -> None:
+        rows = list(found)
+        self.authors = np.array([author for author, _, _ in rows])
+        self.states = np.array([states for _, states, _ in rows])
+        self.places = [alternatives or [set()] for _, _, alternatives in rows]
 
     def fit(self, chosen: Any) -> tuple[Any, float]:
-        """Twice: at first each sentence of a message counts, then the one that sounds most like a rule."""
+        """Twice: at first each alternative counts, then the heaviest."""
         weights, _ = self._fit([(part, at) for at in chosen for part in self.places[at]])
         heaviest = [(max(self.places[at], key=lambda part: _score(part, weights)), at) for at in chosen]
         return self._fit(heaviest)
 
-    def score(self, at: int, weights: Any, bias: float) -> float:
-        return max(_score(part, weights) for part in self.places[at]) + bias
+    def cross_validated(self) -> Any:
+        """The score of each example by weights that were learnt from the other authors."""
+        scores = np.zeros(len(self.states))
+        writers = np.array([author.removesuffix(OTHERS) for author in self.authors])
+        for writer in sorted(set(writers)):
+            weights, bias = self.fit(np.flatnonzero(writers != writer))
+            for at in np.flatnonzero(writers == writer):
+                scores[at] = max(_score(part, weights) for part in self.places[at]) + bias
+        return scores
+
+    def table(self) -> tuple[bytes, dict[str, float]]:
+        """The weights that all authors give, as a file, and what it takes to read it."""
+        weights, bias = self.fit(np.arange(len(self.states)))
+        step = float(np.abs(weights).max()) / 127
+        table = np.clip(np.rint(weights / step), -127, 127).astype(np.int8).tobytes()
+        return table, {"bias": round(bias, 5), "step": step}
 
     def _fit(self, parts: Sequence[tuple[set[int], int]]) -> tuple[Any, float]:
-        table = sparse.lil_matrix((len(parts), scores.PLACES))
+        table = sparse.lil_matrix((len(parts), linear.PLACES))
         for row, (part, _) in enumerate(parts):
-            table[row, sorted(part)] = (len(part) + scores.SMOOTHING) ** -0.5
-        model = LogisticRegression(C=STRENGTH * 9, solver="liblinear", random_state=0)
+            table[row, sorted(part)] = (len(part) + linear.SMOOTHING) ** -0.5
+        model = LogisticRegression(C=STRENGTH, solver="liblinear", random_state=0)
         model.fit(table.tocsr(), [self.states[at] for _, at in parts])
         return model.coef_[0], float(model.intercept_[0])
 
 
 def _score(part: Iterable[int], weights: Any) -> float:
     places = list(part)
-    return float(weights[places].sum() * (len(places) + scores.SMOOTHING) ** -0.5)
+    return float(weights[places].sum() * (len(places) + linear.SMOOTHING) ** -0.5)
 
 
 def recognition(sets: dict[str, list[dict[str, Any]]]) -> tuple[bytes, dict[str, Any], dict[str, Any]]:
-    """The table, its numbers, and the cross-validated shares."""
-    read = Sentences(sets)
-    unseen = np.zeros(len(read.states))
-    for author in sorted(set(read.authors)):
-        weights, bias = read.fit(np.flatnonzero(read.authors != author))
-        for at in np.flatnonzero(read.authors == author):
-            unseen[at] = read.score(int(at), weights, bias)
-    others = unseen[~read.states & (read.authors != EXAMPLES)]
-    threshold = float(np.quantile(others, 1 - MISTAKEN))
-    weights, bias = read.fit(np.arange(len(read.states)))
-    step = float(np.abs(weights).max()) / 127
+    """The table of what states a rule, its numbers, and the cross-validated shares."""
+    messages = [(author, row) for author, rows in sets.items() for row in rows if row["kind"] != "call"]
+    read = Examples(
+        (author, row["kind"] == "rule", [linear.places(rules.wording(part)) for part in sentences_of(row["said"])])
+        for author, row in messages
+    )
+    unseen = read.cross_validated()
+    threshold = float(np.quantile(unseen[~read.states & (read.authors != EXAMPLES)], 1 - MISTAKEN))
     report = {
         author: {
             "recognised": _share(unseen[(read.authors == author) & read.states] > threshold),
@@ -107,8 +136,79 @@ def recognition(sets: dict[str, list[dict[str, Any]]]) -> tuple[bytes, dict[str,
         }
         for author in sorted(set(read.authors))
     }
-    table = np.clip(np.rint(weights / step), -127, 127).astype(np.int8).tobytes()
-    return table, {"bias": round(bias, 5), "step": step, "threshold": round(threshold, 4)}, report
+    table, known = read.table()
+    return table, known | {"threshold": round(threshold, 4)}, report
+
+
+# --- facts that change ------------------------------------------------------------------------------------------------
+
+
+def corrections() -> tuple[bytes, dict[str, Any], dict[str, Any]]:
+    """The table of what replaces what, its numbers, and the cross-validated shares."""
+    read = Examples(_pairs_of_statements())
+    unseen = read.cross_validated()
+    alike = ~read.states & np.array([not author.endswith((OTHERS, "slots")) for author in read.authors])
+    likely, sure = (float(np.quantile(unseen[alike], 1 - share)) for share in (LIKELY_WRONG, SURELY_WRONG))
+    report = {}
+    for author in sorted(set(read.authors)):
+        own = unseen[read.authors == author], read.states[read.authors == author]
+        report[author] = {
+            name: {"likely": _share(scores > likely), "sure": _share(scores > sure)}
+            for name, scores in (("replaced", own[0][own[1]]), ("alike", own[0][~own[1]]))
+        }
+    table, known = read.table()
+    return table, {"table": known, "likely": round(likely, 4), "sure": round(sure, 4)}, report
+
+
+def _pairs_of_statements() -> Iterable[tuple[str, bool, list[set[int]]]]:
+    """Corrections, pairs of which both hold, and statements of one author that have little in common."""
+    chance = random.Random(0)  # noqa: S311 - chooses examples
+    for author, rows in read_files(CORRECTIONS).items():
+        for row in rows:
+            if row.get("kind") == "apart":
+                pairs = [found for each in permutations(row["said"], 2) if (found := _alternatives(*each))]
+                for found in chance.sample(pairs, min(MOST_APART, len(pairs))):
+                    yield f"{author}{OTHERS}", False, found
+                continue
+            if row.get("kind") == "slots":
+                yield from ((author, corrects, _alternatives(*pair)) for pair, corrects in _filled(row, chance))
+                continue
+            corrects = row.get("kind") != "independent"
+            yield author, corrects, _alternatives(row["first"], row["later"])
+            if not corrects:
+                yield author, False, _alternatives(row["later"], row["first"])
+        said = [row for row in rows if "first" in row]
+        for row in said:
+            words = claims.claim_of(row["first"]).words
+            others = [
+                each["later"] for each in said
+                if 0 < len(claims.claim_of(each["later"]).words & words) < len(words) / 2 and each is not row
+            ]  # fmt: skip
+            for later in chance.sample(others, min(OTHER_PAIRS, len(others))):
+                yield f"{author}{OTHERS}", False, _alternatives(row["first"], later)
+
+
+def _filled(row: dict[str, Any], chance: random.Random) -> Iterable[tuple[tuple[str, str], bool]]:
+    """Sentences with the same words around two slots: `one` has one value for a subject, `many` several at once."""
+    for frame in (*row["one"], *row["many"]):
+        for _ in range(FILLED):
+            subject, other = (
+                (chance.sample(row["subjects"], 2) * 2)[:2] if len(row["subjects"]) > 1 else row["subjects"] * 2
+            )
+            value, changed = chance.sample(row["values"], 2)
+            said = frame.format(subject, value)
+            yield (said, frame.format(subject, changed)), frame in row["one"]
+            if other != subject:
+                yield (said, frame.format(other, chance.choice((value, changed)))), False
+
+
+def _alternatives(first: str, later: str) -> list[set[int]]:
+    olds = [claims.claim_of(each) for each in claims.sentences(first)]
+    news = [claims.claim_of(each) for each in claims.parts(later)]
+    return [linear.places(claims.evidence(old, new)) for old in olds for new in news if old.words & new.words]
+
+
+# --- rules and calls of tools -----------------------------------------------------------------------------------------
 
 
 class Pairs:
@@ -185,25 +285,29 @@ def rarity(sets: dict[str, list[dict[str, Any]]]) -> dict[str, float]:
     return {"": round(math.log(len(texts) / 2), 2)} | {stem: round(known[stem], 2) for stem in sorted(known)}
 
 
-def main(folder: str) -> None:
+def main(source: str) -> None:
+    table, known, report = corrections()
+    _write(f"{source}/base/data/claims", known | {"cross_validated": report}, table)
+    print(json.dumps(report, indent=1))
     sets = read_sets()
-    scores.numbers.cache_clear()
     numbers: dict[str, Any] = {"glue": sorted(GLUE.split()), "rarity": rarity(sets)}
-    _write(folder, numbers)
+    _write(f"{source}/memory/data/rules", numbers)
     table, recognised, recognised_report = recognition(sets)
-    with open(f"{folder}/rules.bin", "wb") as file:
-        file.write(table)
-    _write(folder, numbers | {"recognised": recognised})
+    numbers["table"] = recognised
+    _write(f"{source}/memory/data/rules", numbers, table)
     fired, fired_report = firing(sets)
     report = {"recognised": recognised_report, "fired": fired_report}
-    _write(folder, numbers | {"recognised": recognised, "fired": fired, "cross_validated": report})
+    _write(f"{source}/memory/data/rules", numbers | {"fired": fired, "cross_validated": report})
     print(json.dumps(report, indent=1))
 
 
-def _write(folder: str, numbers: dict[str, Any]) -> None:
-    with open(f"{folder}/rules.json", "w", encoding="utf-8") as file:
+def _write(name: str, numbers: dict[str, Any], table: bytes = b"") -> None:
+    with open(f"{name}.json", "w", encoding="utf-8") as file:
         file.write(json.dumps(numbers, indent=0, ensure_ascii=False) + "\n")
-    scores.numbers.cache_clear()
+    if table:
+        with open(f"{name}.bin", "wb") as binary:
+            binary.write(table)
+    linear.numbers.cache_clear()
 
 
 if __name__ == "__main__":

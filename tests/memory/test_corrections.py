@@ -28,9 +28,13 @@ if TYPE_CHECKING:
 
     Hermes = Callable[..., Ran]
 
-SETS = sorted(glob.glob(os.path.join(os.path.dirname(__file__), "..", "data", "corrections", "*.jsonl")))
-# Nothing was developed with the set that was kept apart, so its floors are what was measured once.
-FLOORS = {"held-out.jsonl": (0.62, 0.51, 0.1)}
+SETS = [
+    path
+    for path in sorted(glob.glob(os.path.join(os.path.dirname(__file__), "..", "data", "corrections", "*.jsonl")))
+    if not os.path.basename(path).startswith("examples")  # pairs without a question, for training
+]
+# Nothing was learnt from the set that was kept apart: the figures that the guide states are its floors.
+FLOORS = {"held-out.jsonl": (0.71, 0.66, 0.18)}
 WEB = Cause(origin="web", approved=True)
 JANUARY, MARCH = 1_768_200_000.0, 1_772_400_000.0
 

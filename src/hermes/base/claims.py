@@ -1,8 +1,8 @@
-"""What a sentence claims, and whether a later one takes its place: "I live in Lyon", then "we moved to Oslo".
+"""Whether a later statement takes the place of an earlier one: "I live in Lyon", then "we moved to Oslo".
 
-No model and no topic is known here. A later text supersedes a sentence when it is about the same thing and gives it
-another value: the same words up to the value, or words of change ("moved", "instead", "no longer") around what the
-two share. Whose fact it is must agree, and two things of one kind ("the car insurance", "the house insurance") are two.
+No language model is asked and no topic is known. Two sentences are laid side by side: which words they share, what
+stands around those, whether values of one kind differ, and words of change. A linear model that `bin/train-rules`
+learns from `tests/data/corrections` weighs it. English only.
 """
 
 from __future__ import annotations
@@ -10,20 +10,23 @@ from __future__ import annotations
 import os
 import re
 from functools import lru_cache
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
+from hermes.base import linear
 from hermes.base.values import value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-LONGEST = 300  # characters of a message whose sentences are also read in pairs
+FOLDER = os.path.join(os.path.dirname(__file__), "data")
+MODEL = "claims"
+SURE, LIKELY = 2, 1  # an old value is left out, or shown as outdated
+_LONGEST = 300  # characters of a message whose sentences are also read in pairs
 _SHORTEST_SENTENCE, _LONGEST_SENTENCE = 4, 240
 _MOST_SENTENCES = 12
 
-
-with open(os.path.join(os.path.dirname(__file__), "data", "claims.txt"), encoding="utf-8") as _file:
+with open(os.path.join(FOLDER, "claims.txt"), encoding="utf-8") as _file:
     _BLOCKS = dict(re.findall(r"^\[([a-z ]+)\]\n((?:[^#\n].*\n)+)", _file.read(), re.MULTILINE))
 
 
@@ -35,91 +38,37 @@ def _phrases(block: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(_BLOCKS[block].splitlines())})\b", re.IGNORECASE)
 
 
-_TOKEN = re.compile(r"[^\W_](?:[\w'\u2019.:/@+%-]*[\w+%])?")
+_TOKEN = re.compile(r"[^\W_](?:[\w'\u2019.:/@+%-]*[\w+%])?|[,.;:!()]")
 _SENTENCE = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bSt\.)(?<!\bJr\.)(?<!\bProf\.)\s+|\n+"
 )
-_SMALL = _block("small")
-_COPULAS = _block("copulas")
-_PREPOSITIONS = _block("prepositions")
-# Words by which somebody says that something is different from before.
-_STRONG = _phrases("changed")
-_WEAK = _phrases("may have changed")
-_ADDS = _phrases("added")
-_GIVEN_UP = re.compile(
-    r"\b(?:from\s+(?P<a>[^,.;]{1,40}?)\s+to\b|"
-    r"(?:no longer|no more|instead of|rather than|away from|against|(?<!why )not|"
-    r"replac(?:ed|es|ing)|sold|quit|left|leaving|cancell?ed|ditched|dropped|finished|gave up|given up|stopped|swapped|"
-    r"traded in|cut out|got rid of|done with|broke up with|returned|over)\s+(?P<b>[^,.;:()]{1,50}))",
-    re.IGNORECASE,
-)
-_CLAUSE = re.compile(r"[,.;:]\s+|\s(?:so|and|but|because)\s")
-_LEFT = re.compile(
-    r"(?:^|[.,;:]\s*|\band\s)(?P<c>[^.,;:]{3,40}?)\s+(?:is|are|was|were|has|have)?\s*(?:gone|left|retired|quit|resigned|"
-    r"closed|cancell?ed|sold|full|fully booked|fell through|any ?more)\b",
-    re.IGNORECASE,
-)
-# Whose fact it is.
-_OWNERS = _block("owners")
+_SMALL, _OWNERS, _FIRST_PERSON = _block("small"), _block("owners"), _block("first person")
+_VERBS = _block("verbs")
+_LOOSE = _block("now")  # words that a frame may have or not
+_CUES = {name: _phrases(name) for name in ("changed", "may have changed", "added")}
 _SAME = {word: line.split()[0] for line in _BLOCKS["same"].splitlines() for word in line.split()}
-_NUMBERS = _block("numbers")
-_ORDINALS = _block("ordinals")
-_WEEKDAYS = _block("weekdays")
-_MONTHS = _block("months")
+_DAYS, _MONTHS, _NUMBERS, _ORDINALS = (_block(name) for name in ("weekdays", "months", "numbers", "ordinals"))
 _TIME = re.compile(r"\d{1,2}[:.]\d\d(?:am|pm)?|\d{1,2}(?:am|pm)|noon|midnight|\d{1,2}h\d*")
 _ORDINAL, _LETTERED = re.compile(r"\d+(?:st|nd|rd|th)"), re.compile(r"[a-z]")
-_EVENT = _block("events")
-_VAGUE_SUBJECTS = _block("vague")
-# Verbs that hold for one value at a time.
-_SINGLE = _block("single")
-_NOW = _block("now")
-_PLACING = _PREPOSITIONS - {"of"}
-_MOVED = _block("moved")
-_MOVING = re.compile(
-    r"\b(?:mov(?:ed?|ing)|relocat(?:ed|ing))(?=[,.;!]|$|\s+(?:to|in|into|out|from|back|here|away|up|down)\b)",
-    re.IGNORECASE,
-)
-_ONE_ONLY = _block("only one")
-_ACTING = _block("acting")
-_FIRST_PERSON = _block("first person")
-_MOST_TOKENS = 24
+# Greetings, wishes, thoughts and what points at something else: nothing that a later statement replaces.
 _REMARK = re.compile(
-    r"^\W*(?:hey|hi|hello|thanks|thank you|wow|yeah|yep|sure|sounds|glad|happy|cool|awesome)\b|^\[|"
+    r"^\W*(?:hey|hi|hello|thanks|thank you|wow|yeah|yep|sure|sounds|glad|happy|cool|awesome|nice|great|definitely|"
+    r"yes|no problem|so|they|let|keep|love|can't|"
+    r"(?:it|this|that|these|those|there|here)(?:'s)?)\b|^\[|"
     r"\b(?:i|we)(?:'m| am|'re| are|'ve been| have been)? (?:\w+ly )?(?:think(?:ing)?|hop(?:e|ing)|wonder(?:ing)?|"
     r"look(?:ing)? (?:for|forward|at|into)|consider(?:ing)?|try(?:ing)?|lov(?:e|ed|ing)|like (?!my)|liked|"
-    r"enjoy(?:ed|ing)?|remember|guess|feel(?:ing)?|planning|wish|was \w+ing|were \w+ing)\b|"
-    r"\bit(?:'s| is| was) (?:great|good|so|been|a)\b",
+    r"enjoy(?:ed|ing)?|remember|guess|feel(?:ing)?|wish|was \w+ing|were \w+ing)\b|\byou(?:r|'re|'ve)?\b",
     re.IGNORECASE,
 )
-_SHORT = 6  # words of a sentence that is looked up by its value although it is about nobody
-_NEGATING = _block("negating")
-_MOST_OF = 0.6
-_HALF, _LITTLE, _SEVERAL, _DOUBLED, _LONGEST_VALUE = 0.5, 0.34, 2, 3, 8
-# Verbs that tell little about what a sentence is about.
-_GENERIC = _block("generic")
-_ATTRIBUTES = _block("attributes")
-SURE, LIKELY = 6, 4  # points from which an old value is left out, and from which it is shown as outdated
+_MOST_WORDS = 24  # of a sentence that can be replaced, and twice as many of what replaces it
+_NOW = re.compile(r"\b(?:now|since|as of|became|has become)\b", re.IGNORECASE)
+_DOUBLED, _SHORT = 3, 6
+_ASKED = 1.0  # of the score
 
 
-@value
-class Claim:
-    """A sentence, or a short message: its words as they stand, and what they tell."""
-
-    text: str
-    tokens: tuple[str, ...]  # in lower case
-    words: frozenset[str]  # that carry meaning, as stems
-    subject: frozenset[str]  # those of them before the verb
-    names: frozenset[str]
-    kinds: frozenset[tuple[str, str, str]]  # values with their kind and unit: ("number", "euro", "400")
-    owners: frozenset[str]
-    topic: frozenset[str]  # what it is about: its subject, or the verb and what follows it up to a preposition
-    value: frozenset[str]  # the words after the verb
-    verb: int  # where it stands; -1 when there is none
-    cue: int  # 2 when it says that something changed, 1 when it may, else 0
-    stated: bool  # whether it tells how something is, and is no greeting, wish or remark
-    adds: bool
-    negated: bool
-    given_up: frozenset[str]
+def says_changed(text: str) -> bool:
+    """Whether the text itself says that something is different from before."""
+    return _CUES["changed"].search(text) is not None or _NOW.search(text) is not None
 
 
 def sentences(text: str) -> list[str]:
@@ -131,346 +80,89 @@ def is_statement(sentence: str) -> bool:
     return _SHORTEST_SENTENCE < len(sentence) <= _LONGEST_SENTENCE and not sentence.endswith("?")
 
 
-@lru_cache(maxsize=512)
-def claim_of(text: str) -> Claim:
-    raw = [match[0].replace("\u2019", "'") for match in _TOKEN.finditer(text)]
-    lower = [token.casefold() for token in raw]
-    starts = {0} | {len(_TOKEN.findall(text[: found.end()])) for found in re.finditer(r"[.!?:]\s+|\n", text)}
-    verb, cue = _verb_at(lower), 2 if _STRONG.search(text) else 1 if _WEAK.search(text) else 0
-    if verb < 0 and (colon := re.match(r"[^:]{2,40}:\s", text)):
-        verb = min(len(_TOKEN.findall(colon[0])), len(lower) - 1)
-    words = [
-        (_stem(word), at)
-        for at, word in enumerate(lower)
-        if word in _SAME or (word not in _SMALL and not _is_cue(word))
-    ]
-    if _MOVING.search(text):
-        words += [("live", at) for at, word in enumerate(lower) if word in _MOVED]
-    subject = frozenset(word for word, at in words if at < verb and not _kind(lower[at]))
-    names = {
-        _stem(word)
-        for at, word in enumerate(lower)
-        if raw[at][:1].isupper() and word not in _SMALL and not _kind(word) and (at not in starts or _acts(lower, at))
-    }
-    names |= {_stem(word) for word in lower if _kind(word) == "code"}
-    kinds = {(kind, _unit(raw, at), word.removesuffix("s")) for at, word in enumerate(lower) if (kind := _kind(word))}
-    kinds |= {("month", "", "may")} if "May" in raw[1:] else set()
-    given = " ".join(
-        part for form in (_GIVEN_UP, _LEFT) for found in form.finditer(text) for part in found.groups() if part
-    )
-    return Claim(
-        text=text,
-        tokens=tuple(lower),
-        words=frozenset(word for word, _ in words),
-        subject=subject,
-        value=frozenset(word for word, at in words if at > verb and lower[at] not in _SINGLE),
-        # Words of change stand around the topic in many ways.
-        topic=_plain(words, lower) - (frozenset(names) - subject)
-        if cue > 1
-        else _topic(words, lower, subject, frozenset(names), verb),
-        names=frozenset(names),
-        kinds=frozenset(kinds),
-        owners=_OWNER_STEMS.intersection(word for word, _ in words),
-        verb=verb,
-        cue=cue,
-        stated=verb >= 0
-        and len(lower) <= _MOST_TOKENS
-        and lower[0] not in _VAGUE_SUBJECTS
-        and not _REMARK.search(text),
-        adds=_ADDS.search(text) is not None,
-        negated=any(word in _NEGATING or word.endswith("n't") for word in lower),
-        given_up=frozenset(_stem(word.casefold()) for word in _TOKEN.findall(given) if word.casefold() not in _SMALL),
-    )
+# --- one sentence -----------------------------------------------------------------------------------------------------
 
 
-def _topic(
-    words: Sequence[tuple[str, int]], tokens: Sequence[str], subject: frozenset[str], names: frozenset[str], verb: int
-) -> frozenset[str]:
-    """What a sentence is about: its subject ("my cat Milo" is Milo), else a verb that tells it, else its object."""
-    plain = [(word, at) for word, at in words if word in _plain(words, tokens)]
-    called = subject & names
-    if called and subject - called <= _OWNER_STEMS | {"best", "old", "littl"}:
-        return called
-    if subject:
-        return subject - _ATTRIBUTE_STEMS or subject
-    if verb >= 0 and tokens[verb] not in _GENERIC and any(at == verb for _, at in plain):
-        return frozenset(word for word, at in plain if at == verb)
-    end = next((at for at in range(verb + 1, len(tokens)) if tokens[at] in _PLACING), len(tokens))
-    near = frozenset(word for word, at in plain if verb < at < end and word not in names)
-    after = frozenset(word for word, at in plain if at > verb and word not in names)
-    return near or after or _plain(words, tokens) - (names - subject)
+@value
+class Token:
+    """A word as it stands in a sentence, or a mark."""
+
+    text: str  # in lower case
+    stem: str
+    kind: str  # "number", "weekday" and the like; else ""
+    is_name: bool
+    means: bool  # whether it carries meaning of its own
+    shape: str  # the word itself when it carries none
 
 
-def _plain(words: Sequence[tuple[str, int]], tokens: Sequence[str]) -> frozenset[str]:
-    """The words that are no number, day or the like, nor the unit of one."""
-    counted = {at + 1 for at, word in enumerate(tokens) if _kind(word) == "number"}
-    return frozenset(word for word, at in words if at not in counted and not _kind(tokens[at]))
+@value
+class Claim:
+    """A sentence, or a short message, as its words."""
 
-
-def points(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int:
-    """How much speaks for it that `new`, said later, takes the place of `old`; `asked` are the words of a question."""
-    shared, come = old.words & new.words, new.words - old.words
-    if not shared or not old.stated or old.tokens == new.tokens:
-        return 0
-    if _same_frame(old, new) or (new.cue > 1 and _same_end(old, new)):
-        return SURE
-    if (not come and old.negated == new.negated) or len(new.tokens) > 2 * _MOST_TOKENS or _rivals(old, new):
-        return 0
-    if (one := _numbered(old)) and (other := _numbered(new)) and one != other:
-        return 0  # "Fact 1: …", "Fact 2: …"
-    given_up = new.given_up & old.value or (_contrasted(old, new) if asked else frozenset())
-    answers = bool(asked & old.words) and asked & old.words <= new.words and len(asked & shared) >= _HALF * len(asked)
-    if asked and not given_up and len(asked & shared) < _HALF * len(asked & old.words):
-        return 0
-    covered = len(old.topic & new.words) / len(old.topic) if old.topic else 0.0
-    if len(asked & shared) >= max(_SEVERAL, _MOST_OF * len(asked & old.words)):
-        covered = 1.0
-    if covered < _LITTLE and not given_up & old.names and len(given_up) < _SEVERAL:
-        return 0
-    kinds = _same_kind(old.kinds, new.kinds - old.kinds)
-    value_names = old.names - old.subject
-    mentioned = bool((old.names | {word for _, _, word in old.kinds}) & (new.words - old.subject))
-    swapped = bool(value_names and come & new.names)
-    flipped = old.negated != new.negated and covered == 1
-    change = 2 if given_up else max(new.cue, swapped and mentioned)
-    told = 2 * bool(kinds) + 2 * bool(given_up) + swapped + mentioned + 2 * flipped + _same_place(old, new, shared)
-    typed = {word for _, _, word in old.kinds if _stem(word) not in asked} and not value_names and not kinds
-    # Both answer the question in their own words, and the later one holds.
-    personal = {*old.tokens, *new.tokens} & _FIRST_PERSON or new.cue
-    likely = LIKELY if answers and personal and new.stated and not (new.adds or typed or _is_event(old)) else 0
-    if not told and (change <= 1 or covered < 1):
-        return likely
-    if not given_up and not flipped and not mentioned:
-        told -= 2 * bool(old.kinds and not value_names and not kinds)
-        told -= 2 * bool(value_names and not old.kinds and not swapped)
-    total = change + told + (2 if covered == 1 else covered > _HALF or (covered == _HALF and _head(old) in new.words))
-    total -= 3 * (new.adds and not given_up and not (covered == 1 and mentioned))
-    total -= 3 * (not change and (not kinds or covered < 1)) + 3 * (_is_event(old) and not given_up)
-    # Only what is named as given up is as sure as the same words with another value.
-    return min(max(total, likely), SURE if new.given_up & old.value else SURE - 1)
-
-
-def _numbered(claim: Claim) -> set[str]:
-    """The numbers before the verb, which tell things of one kind apart."""
-    return {word for word in claim.tokens[: claim.verb] if _kind(word) == "number"}
-
-
-def _two_things(was: Sequence[str], is_: Sequence[str]) -> bool:
-    """Whether two ends of a sentence tell two things: "is written in Python" and "is licensed under MIT"."""
-    participles = was[0] != is_[0] and all(part[0].endswith(("ed", "en")) for part in (was, is_))
-    return participles or bool({*was} & {*is_} & _PLACING)
-
-
-def _same_frame(old: Claim, new: Claim) -> bool:
-    """The same words up to the value, or around it, with a verb among them that holds for one value at a time."""
-    a = tuple(each for each in old.tokens if each not in _NOW)
-    upto = sum(each not in _NOW for each in old.tokens[: old.verb + 1])
-    b = _from(tuple(each for each in new.tokens if each not in _NOW), a[:upto])
-    if old.verb < 0 or not b or old.adds or new.adds:
-        return False
-    before = 0
-    while before < min(len(a), len(b)) and a[before] == b[before]:
-        before += 1
-    after = 0
-    while after < min(len(a), len(b)) - before and a[-1 - after] == b[-1 - after]:
-        after += 1
-    was, is_ = a[before : len(a) - after], b[before : len(b) - after]
-    verb = max((at for at in range(before) if a[at] in _COPULAS | _SINGLE | _GENERIC), default=0)
-    if not verb and old.subject and a[before - 1] == "of":  # "died in the city of"
-        verb = min(old.verb, before - 1)
-    if not was or not is_ or before < _SEVERAL or len(was) > _LONGEST_VALUE or _two_things(was, is_):
-        return False
-    kinds = [{_kind(word) for word in part} - {"", "code"} for part in (was, is_)]
-    if kinds[0] != kinds[1] or (kinds[0] and _kind(was[0]) != _kind(is_[0])) or ("not" in was) != ("not" in is_):
-        return False
-    if (was[0] in _PREPOSITIONS) != (is_[0] in _PREPOSITIONS):
-        return False
-    placed = before > verb + 1 and a[before - 1] in _PREPOSITIONS
-    if a[verb] in _COPULAS:
-        named = any(_stem(word) in old.names or _kind(word) for word in was)
-        if not placed and not named and len(old.subject) < _SEVERAL and not new.cue:
-            return False  # "the project is fast", "the project is young"
-        return bool(old.subject or before > verb + 1) and (placed or not after or bool(kinds[0]))
-    return (placed and not after) or (bool(kinds[0]) and a[verb] in _SINGLE) or a[verb] in _ONE_ONLY
-
-
-def _same_end(old: Claim, new: Claim) -> bool:
-    """Somebody else is in the place of the subject: "Peter owns billing", "Rosa owns billing"."""
-    end = old.tokens[old.verb :]
-    at = next((at for at in range(1, len(new.tokens)) if new.tokens[at : at + len(end)] == end), 0)
-    people = bool(old.subject) and old.subject <= old.names and _stem(new.tokens[at - 1]) in new.names
-    return bool(at) and people and len(end) > _SEVERAL
-
-
-def _contrasted(old: Claim, new: Claim) -> frozenset[str]:
-    """The old value, when one clause is about it and another has a new name: "Lisa went abroad, Marta helps us"."""
-    if not {*new.tokens} & _FIRST_PERSON:
-        return frozenset()
-    clauses = [_words(each) for each in _CLAUSE.split(new.text)]
-    gone = frozenset(word for clause in clauses for word in clause & (old.names - old.subject))
-    come = new.names - old.words
-    return gone if any(clause & come and not clause & gone for clause in clauses) else frozenset()
-
-
-def _from(tokens: tuple[str, ...], start: tuple[str, ...]) -> tuple[str, ...]:
-    """The tokens from where they hold all of `start` in a row; empty when they do not."""
-    for at in range(len(tokens) - len(start) + 1):
-        if tokens[at : at + len(start)] == start:
-            return tokens[at:]
-    return ()
-
-
-def _rivals(old: Claim, new: Claim) -> bool:
-    """Whether the two are about different things of one kind, or about different people."""
-    return _other_person(old, new) or _other_thing(old, new)
-
-
-def _other_person(old: Claim, new: Claim) -> bool:
-    subjects, owners = old.names & old.subject, old.owners & old.subject
-    if subjects and not subjects & new.words:
-        return True
-    if owners:
-        return not (owners | subjects) & new.words and not new.given_up & old.words
-    if old.subject:
-        return False
-    if new.owners - old.owners and not old.names & new.words:
-        return True
-    theirs = (new.subject & (new.names | new.owners)) - old.words or (
-        not new.subject & old.words and not new.given_up & old.value
-    )
-    return bool(new.subject and theirs) and not {*new.tokens} & _FIRST_PERSON
-
-
-def _other_thing(old: Claim, new: Claim) -> bool:
-    codes = {word for word in old.tokens[: max(0, old.verb)] if _kind(word) == "code"}
-    if codes and not codes & {*new.tokens}:  # ticket ABC-1 is not ticket ABC-2
-        return True
-    for name in old.names & old.subject & new.words:
-        if _before(old, name) != (_before(new, name) or _before(old, name)):
-            return True
-    for head in (old.subject - old.names) & new.words:
-        one, other = _modifier(old, head), _modifier(new, head)
-        apart = one != other and not {one, _bare(one)} & new.words and not {other, _bare(other)} & old.words
-        if (one and other and apart) or (other.endswith("'s") and _bare(other) not in old.words):
-            return True
-    head = _head(old)
-    return head in new.words and head not in old.names and _is_part(new, head, old)
-
-
-def _head(claim: Claim) -> str:
-    """The word that says what the subject is: "username" in "my username on the forum"."""
-    before = [word for word in claim.tokens[: claim.verb] if word in _PREPOSITIONS or _stem(word) in claim.subject]
-    pairs = zip(before, [*before[1:], "of"], strict=False)
-    return next((_stem(one) for one, other in pairs if other in _PREPOSITIONS), "")
-
-
-def _same_place(old: Claim, new: Claim, shared: frozenset[str]) -> bool:
-    """Whether both say where or how with one preposition: "in the desk drawer", "in the safe"."""
-    places = [
-        {(word, _stem(each.tokens[at + 2])) for at, word in enumerate(each.tokens[:-2]) if word in _PLACING}
-        for each in (old, new)
-    ]
-    return any(
-        word == other and one not in shared and two not in shared for word, one in places[0] for other, two in places[1]
-    )
-
-
-def _is_part(claim: Claim, head: str, old: Claim) -> bool:
-    """Whether the word only describes another thing there: "production" in "the production database"."""
-    for word, after in zip(claim.tokens, claim.tokens[1:], strict=False):
-        if _stem(word) == head:
-            noun = _stem(after) in claim.words - claim.names - (_ATTRIBUTE_STEMS if word.endswith("'s") else {""})
-            acts = after.endswith(("s", "ed", "ing")) and _stem(after) not in _ATTRIBUTE_STEMS
-            if (
-                not noun
-                or acts
-                or after in _ACTING
-                or after in ("topic", "title", "subject")
-                or _kind(after)
-                or _stem(after) in old.words
-            ):
-                return False
-    return claim.tokens[-1] != head and _stem(claim.tokens[-1]) != head
-
-
-def _before(claim: Claim, name: str) -> str:
-    """The word before a name when it gives a direction: a flight to Berlin is not the one from there."""
-    found = next((at for at, word in enumerate(claim.tokens) if at and _stem(word) == name), 0)
-    return claim.tokens[found - 1] if found and claim.tokens[found - 1] in ("to", "from") else ""
-
-
-def _same_kind(old: Iterable[tuple[str, str, str]], new: Iterable[tuple[str, str, str]]) -> bool:
-    return any(a == b and (not u or not v or u == v) for a, u, _ in old for b, v, _ in new)
-
-
-def _acts(tokens: Sequence[str], at: int) -> bool:
-    """Whether a verb follows the word, so that a capital at the start of a sentence is a name's."""
-    after = tokens[at + 1] if at + 1 < len(tokens) else ""
-    return (
-        tokens[at].endswith("'s") or after in _COPULAS or after in _SINGLE or after.endswith("ed") or after in _ACTING
-    )
-
-
-def _unit(raw: Sequence[str], at: int) -> str:
-    after = raw[at + 1] if at + 1 < len(raw) else ""
-    return _stem(after) if after.islower() and after not in _SMALL and not _kind(after) else ""
-
-
-def _modifier(claim: Claim, head: str) -> str:
-    for at, word in enumerate(claim.tokens[1:], start=1):
-        if _stem(word) == head:
-            before = claim.tokens[at - 1]
-            if _stem(before) in claim.words and not _kind(before):
-                return f"{_stem(before)}'s" if before.endswith("'s") else _stem(before)
-    return ""
-
-
-def _verb_at(tokens: Sequence[str]) -> int:
-    for at, word in enumerate(tokens):
-        if word in _COPULAS or word in _SINGLE or word in _GENERIC or word.endswith("n't") or word in ("will", "had"):
-            return at
-    for at, word in enumerate(tokens[1:], start=1):
-        if word.endswith(("ed", "s")) and not word.endswith(("'s", "ss")) and word not in _SMALL:
-            return at
-    return -1
-
-
-def _is_event(claim: Claim) -> bool:
-    return any(word in _EVENT for word in claim.tokens[:4])
+    text: str
+    tokens: tuple[Token, ...]
+    core: tuple[Token, ...]  # without marks, and words that a frame may have or not
+    words: frozenset[str]  # stems of those that carry meaning
+    cues: str  # which kinds of words of change it has, as digits
+    stated: bool  # whether it tells how something is
 
 
 @lru_cache(maxsize=4096)
-def _is_cue(word: str) -> bool:
-    return word in ("not", "no") or any(form.fullmatch(word) for form in (_STRONG, _WEAK, _ADDS))
+def claim_of(text: str) -> Claim:
+    raw = [match[0].replace("\u2019", "'") for match in _TOKEN.finditer(text)]
+    tokens = tuple(_token(raw, at) for at in range(len(raw)))
+    return Claim(
+        text=text,
+        tokens=tokens,
+        core=tuple(each for each in tokens if each.text not in _LOOSE and (each.text[0].isalnum() or each.text == ":")),
+        words=frozenset(token.stem for token in tokens if token.means),
+        cues="".join("01"[cue.search(text) is not None] for cue in _CUES.values()),
+        stated=1 < len(tokens) <= _MOST_WORDS and any(map(_is_verb, tokens)) and _REMARK.search(text) is None,
+    )
+
+
+def _token(raw: Sequence[str], at: int) -> Token:
+    word = raw[at].casefold()
+    kind, means = _kind(word), word[0].isalnum() and (word in _SAME or word not in _SMALL)
+    is_name = raw[at][0].isupper() and means and not kind and (not _is_first(raw, at) or _acts(raw, at))
+    shape = f"<{kind}>" if kind else "<name>" if is_name else "x" if means else word
+    return Token(text=word, stem=stem(word), kind=kind, is_name=is_name, means=means, shape=shape)
+
+
+def _is_verb(token: Token) -> bool:
+    """Whether it may be one, or the colon that stands for one."""
+    return token.text in _VERBS or token.text == ":" or token.text.endswith(("ed", "s", "n't"))
+
+
+def _is_first(raw: Sequence[str], at: int) -> bool:
+    return at == 0 or raw[at - 1] in ".!:"
+
+
+def _acts(raw: Sequence[str], at: int) -> bool:
+    """Whether what follows tells that a capital at the start of a sentence is a name's."""
+    after = raw[at + 1] if at + 1 < len(raw) else ""
+    return raw[at].endswith("'s") or after[:1].isupper() or after.endswith("ed") or after in _VERBS
 
 
 @lru_cache(maxsize=4096)
 def _kind(word: str) -> str:
+    plain = word.removesuffix("'s").removesuffix("s")
     if any(map(str.isdigit, word)) and (any(mark in word for mark in "-_@/") or _LETTERED.search(word)):
         return "ordinal" if _ORDINAL.fullmatch(word) else "number" if _TIME.fullmatch(word) else "code"
     if "_" in word or "@" in word:
         return "code"
-    plain = _bare(word).removesuffix("s")
-    if plain in _WEEKDAYS or word in _WEEKDAYS:
+    if plain in _DAYS or word in _DAYS:
         return "weekday"
     if word in _MONTHS and word != "may":
         return "month"
-    if _TIME.fullmatch(word):
-        return "number"
     if word in _ORDINALS:
         return "ordinal"
-    if word in _NUMBERS or word[:1].isdigit():
-        return "number"
-    return ""
-
-
-def _bare(word: str) -> str:
-    return word.removesuffix("'s")
+    return "number" if word in _NUMBERS or word[:1].isdigit() or _TIME.fullmatch(word) else ""
 
 
 @lru_cache(maxsize=4096)
-def _stem(word: str) -> str:
-    word = _bare(word)
+def stem(word: str) -> str:
+    word = word.removesuffix("'s")
     if word in _SAME:
         return str(_SAME[word])
     if any(map(str.isdigit, word)):
@@ -482,16 +174,152 @@ def _stem(word: str) -> str:
     return word
 
 
-def words_of(text: str) -> frozenset[str]:
-    return claim_of(text).words
+# --- two sentences side by side ---------------------------------------------------------------------------------------
 
 
-_OWNER_STEMS = frozenset(map(_stem, _OWNERS))
-_MOVED_STEMS = frozenset(map(_stem, _MOVED))
-_GIVING_UP = frozenset(map(_stem, _block("giving up")))
-_ATTRIBUTE_STEMS = frozenset(map(_stem, _ATTRIBUTES))
-_GENERIC_STEMS = frozenset(map(_stem, _GENERIC))
-_ASKING = frozenset(map(_stem, _block("asking")))
+def replaces(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int:
+    """How sure it is that `new`, said later, takes the place of `old`: SURE, LIKELY or 0.
+
+    Less is enough when both have the words of a question that is asked.
+    """
+    if old.words.isdisjoint(new.words) or not old.stated or len(new.tokens) > 2 * _MOST_WORDS:
+        return 0
+    if _stems(old) in _stems(new) and new.cues[0] == "0" and _denies(old) == _denies(new):
+        return 0  # only says more
+    total, known = linear.score(FOLDER, MODEL, linear.places(evidence(old, new))), linear.numbers(FOLDER, MODEL)
+    about = asked & old.words
+    missing = about - new.words
+    named = any(token.is_name and token.stem in missing for token in old.tokens)
+    if total <= known["likely"] - _ASKED * bool(about and not named and 2 * len(missing) <= len(about)):
+        return 0
+    return SURE if total > known["sure"] or _differs_in_value(old, new) else LIKELY
+
+
+def _stems(claim: Claim) -> str:
+    return f" {' '.join(token.stem for token in claim.core)} "
+
+
+def _denies(claim: Claim) -> bool:
+    return any(token.text in ("not", "no", "never") or token.text.endswith("n't") for token in claim.tokens)
+
+
+def _differs_in_value(old: Claim, new: Claim) -> bool:
+    """Whether both begin with the same words, and share none after them."""
+    same = sum(takewhile(bool, (one.stem == other.stem for one, other in zip(old.core, new.core, strict=False))))
+    was, is_ = old.core[same:], new.core[same:]
+    if {token.stem for token in was if token.means} & {token.stem for token in is_ if token.means}:
+        return False
+    return 1 < same >= min(3, len(old.core) - 1) and not any(token.text in _VERBS for token in (*was, *is_))
+
+
+def evidence(old: Claim, new: Claim) -> set[str]:
+    """What speaks for and against it, as pieces that have weights."""
+    shared = old.words & new.words
+    own = [{token.shape for token in each.tokens if token.stem not in shared and token.shape[0] == "<"}
+           for each in (old, new)]  # fmt: skip
+    found = {f"word {token.text}" for token in new.tokens if not token.kind}
+    for name, each, other in (("old", old, own[1]), ("new", new, own[0])):
+        line = ["^", *_outline(each, shared, other), "$"]
+        for size in (2, 3, 4):
+            found |= {f"{name} {' '.join(line[at : at + size])}" for at in range(len(line) - size + 1)}
+    found |= {f"kinds {one} {other}" for one in (*own[0], "-") for other in (*own[1], "-")}
+    return found | _common_run(old, new) | _measures(old, new, shared, same_kind=bool(own[0] & own[1] - {"<name>"}))
+
+
+def _outline(claim: Claim, shared: frozenset[str], others: set[str]) -> Iterator[str]:
+    """The small words as they stand; "=" for a word both have, "~" at a value of which the other has the like."""
+    before = ""
+    for token in claim.tokens:
+        shape = "=" if token.means and token.stem in shared else token.shape
+        shape = f"{shape}~" if shape in others else shape
+        if shape[0] not in "x<" or shape != before:
+            yield shape
+        before = shape
+
+
+def _common_run(old: Claim, new: Claim) -> set[str]:
+    """The longest run of words that both have: how much of the old sentence it is, and what stands around it."""
+    was, is_ = old.core, new.core
+    where: dict[str, list[int]] = {}
+    for at, token in enumerate(is_):
+        where.setdefault(token.stem, []).append(at)
+    most = size = first = start = 0
+    for one, token in enumerate(was):
+        for other in where.get(token.stem, ()):
+            if one and other and was[one - 1].stem == is_[other - 1].stem:
+                continue  # inside a run that was looked at
+            length = next((n for n, pair in enumerate(zip(was[one:], is_[other:], strict=False))
+                           if pair[0].stem != pair[1].stem), min(len(was) - one, len(is_) - other))  # fmt: skip
+            weight = length + sum(each.means for each in was[one : one + length])
+            if weight > most:
+                most, size, first, start = weight, length, one, other
+    if not size:
+        return {"run none"}
+    run = was[first : first + size]
+    meaning = sum(token.means for token in run)
+    every = sum(token.means for token in was)
+    content = f"{min(3, meaning)} {'all' if meaning == every else 'most' if meaning * 2 >= every else 'part'}"
+    verb = next((token.text for token in run if token.text in _VERBS), "")
+    before = f"{was[first - 1].shape if first else '^'}|{is_[start - 1].shape if start else '^'}"
+    ends = [each[at].shape if at < len(each) else "$" for each, at in ((was, first + size), (is_, start + size))]
+    after, left = "|".join(ends), min(3, len(was) - size)
+    return {
+        f"run {content}",
+        f"run before {before} {content}",
+        f"run after {after} {content}",
+        f"run after {run[-1].text} {after}",
+        f"run around {before} {after}",
+        f"run verb {verb} {after}",
+        f"run verb {verb} {content}",
+        f"run last {run[-1].text} {content}",
+        f"run left {left} {min(6, len(is_) - size)}",
+        f"run start {first == 0} {start == 0} {content} {left}",
+        f"run end {first + size == len(was)} {start + size == len(is_)} {content}",
+    }
+
+
+def _measures(old: Claim, new: Claim, shared: frozenset[str], *, same_kind: bool) -> set[str]:
+    sides = (old, new)
+    means = [[token.stem in shared for token in each.tokens if token.means] for each in sides]
+    names = [{token.stem for token in each.tokens if token.is_name} for each in sides]
+    owners = [{token.stem for token in each.tokens if token.text in _OWNERS} for each in sides]
+    share = len(shared) / max(1, len(old.words))
+    swapped = bool(names[0] - names[1] and names[1] - names[0])
+    core = f"{round(share * 3)} {new.cues}"
+    told = {
+        "shared": min(len(shared), 4),
+        "of old": round(share * 4),
+        "of new": round(len(shared) / max(1, len(new.words)) * 4),
+        "ends": [(each[0], each[-1]) if each else () for each in means],
+        "names": (swapped, bool(names[0] & names[1])),
+        "owners": (bool(owners[0] ^ owners[1]), bool(owners[0] & owners[1]), bool(owners[1] - owners[0])),
+        "long": (min(len(new.tokens), 30) // 3),
+        "long before": (min(len(old.tokens), 30) // 3),
+        "differs in value": _differs_in_value(old, new),
+        "nothing new": new.words <= old.words,
+        "same kind": same_kind,
+        "cues": new.cues,
+        "core": core,
+        "core kind": f"{core} {same_kind} {swapped}",
+        "first": f"{new.cues[:2]} {same_kind} {swapped} {means[0][:1]} {bool(owners[0] ^ owners[1])}",
+    }
+    return {f"{name}: {each}" for name, each in told.items()}
+
+
+def parts(text: str) -> list[str]:
+    """The statements of a message that can replace something: sentences, and two that follow each other."""
+    stated = [sentence for sentence in sentences(text) if is_statement(sentence)]
+    return [*stated, *map(" ".join, pairwise(stated))] if len(text) <= _LONGEST else stated
+
+
+def replaced(old: str, new: str) -> int:
+    """The same for an entry of memory, and a text that may have several sentences."""
+    later = [claim_of(each) for each in parts(new)] or [claim_of(new)]
+    olds = [claim_of(each) for each in sentences(old)]
+    return max((replaces(one, other) for one in olds for other in later), default=0)
+
+
+# --- messages ---------------------------------------------------------------------------------------------------------
 
 
 @value
@@ -514,79 +342,64 @@ class Outdated:
     sure: bool
 
 
+@value
+class _Piece:
+    said: Said
+    text: str
+    claim: Claim
+
+
 def superseded(said: Sequence[Said], question: str = "") -> dict[int, list[Outdated]]:
     """The outdated sentences of each message, by its key; the newest message that supersedes one is named."""
-    pieces = [_Piece(said=each, text=text, words=_words(text)) for each in said for text in sentences(each.text)]
-    all_asked, asked = _asked(question)
-    read = [each for each in pieces if is_statement(each.text) and (not question or all_asked & each.words)]
-    olds = [(each, claim) for each in read if (claim := _as_mine(each)).stated]
-    topics = frozenset(word for _, claim in olds for word in claim.words)
-    valued = frozenset(word for _, claim in olds for word in claim.names - claim.subject)
-    newer = [(each, claim) for each in said if each.mine for claim in _claims(each.text, asked | valued, topics)]
+    pieces = [
+        _Piece(said=each, text=text, claim=_as_mine(each, text)) for each in said for text in sentences(each.text)
+    ]
+    asked = claim_of(question).words
+    olds = [each for each in pieces if is_statement(each.text) and (not question or asked & each.claim.words)]
+    newer = [_Piece(said=each, text=text, claim=claim_of(text)) for each in said if each.mine and olds
+             for text in parts(each.text)]  # fmt: skip
     found: dict[int, list[Outdated]] = {}
-    echoes: dict[int, list[tuple[int, Outdated, frozenset[str]]]] = {}
-    for old, claim in olds if newer else ():
-        best = _successor(old, claim, newer, asked if question else frozenset())
+    gone: dict[int, list[tuple[int, Outdated, frozenset[str]]]] = {}
+    for old in olds:
+        best = _successor(old, newer, asked)
         if best is not None:
             new, outdated = best
             found.setdefault(old.said.key, []).append(outdated)
-            gone = (claim.value | claim.names) - claim.subject - new.words
-            echoes.setdefault(old.said.conversation, []).append((old.said.key, outdated, gone))
-    for each in pieces if echoes else ():
+            told = [token.stem for token in old.claim.tokens if token.means]
+            gone.setdefault(old.said.conversation, []).append(
+                (old.said.key, outdated, frozenset(told[1:]) - new.words - asked)
+            )
+    for each in pieces if gone else ():  # an answer that repeats what was said
         known = {outdated.sentence for outdated in found.get(each.said.key, ())}
         if each.said.mine or each.text in known:
             continue
-        for key, outdated, gone in echoes.get(each.said.conversation, ()):  # an answer that repeats what was said
-            if key < each.said.key < outdated.by and gone & each.words:
+        for key, outdated, values in gone.get(each.said.conversation, ()):
+            if key < each.said.key < outdated.by and values & each.claim.words:
                 again = Outdated(sentence=each.text, by=outdated.by, sure=outdated.sure)
                 found.setdefault(each.said.key, []).append(again)
                 break
     return found
 
 
-def _asked(question: str) -> tuple[frozenset[str], frozenset[str]]:
-    """The words of a question, and those of them that tell what it is about."""
-    words = words_of(question) or _words(question)
-    return words, words - _ASKING - _GENERIC_STEMS or words
-
-
 def names_in_value(text: str, question: str) -> list[str]:
     """The names by which a later message may take back what a person says about themselves here."""
-    asked, found = _asked(question)[0], []
+    asked, found = claim_of(question).words, []
     for sentence in sentences(text):
         claim = claim_of(sentence)
-        personal = {*claim.tokens} & _FIRST_PERSON or len(claim.tokens) <= _SHORT
-        if claim.stated and asked & claim.words and personal:
-            wanted = claim.names - claim.subject
-            found += [token for token in claim.tokens if _stem(token) in wanted]
+        personal = any(token.text in _FIRST_PERSON for token in claim.tokens) or len(claim.tokens) <= _SHORT
+        if is_statement(sentence) and personal and asked & claim.words:
+            found += [token.text for token in claim.tokens if token.is_name and token.stem not in asked]
     return found
 
 
-@value
-class _Piece:
-    said: Said
-    text: str
-    words: frozenset[str]
-
-
-def _as_mine(piece: _Piece) -> Claim:
-    """The claim of a sentence; "you" in an answer is the person."""
-    mine = piece.said.mine
-    return claim_of(piece.text if mine else _YOURS.sub(lambda match: _MINE[match[0].lower()], piece.text))
-
-
-def _successor(
-    old: _Piece, claim: Claim, newer: Sequence[tuple[Said, Claim]], asked: frozenset[str]
-) -> tuple[Claim, Outdated] | None:
-    best: tuple[Said, Claim, int] | None = None
-    for each, new in newer:
-        if _later(each, old.said) and not claim.words.isdisjoint(new.words):
-            score = points(claim, new, asked)
-            if score >= LIKELY and (best is None or (each.at, each.key) >= (best[0].at, best[0].key)):
-                best = (each, new, score)
-    if best is None:
+def _successor(old: _Piece, newer: Sequence[_Piece], asked: frozenset[str]) -> tuple[Claim, Outdated] | None:
+    found = [
+        (how, new) for new in newer if _later(new.said, old.said) and (how := replaces(old.claim, new.claim, asked))
+    ]
+    if not found:
         return None
-    return best[1], Outdated(sentence=old.text, by=best[0].key, sure=best[2] >= SURE)
+    how, new = max(found, key=lambda each: (each[0], each[1].said.at, each[1].said.key))
+    return new.claim, Outdated(sentence=old.text, by=new.said.key, sure=how >= SURE)
 
 
 def _later(new: Said, old: Said) -> bool:
@@ -595,23 +408,10 @@ def _later(new: Said, old: Said) -> bool:
     return new.at[0] >= old.at[0] and new.at[1] >= old.at[1]
 
 
-def _claims(text: str, asked: frozenset[str], topics: frozenset[str]) -> list[Claim]:
-    """The claims of a message that may be about the topics: of each sentence, and of two that follow each other."""
-    stated = [sentence for sentence in sentences(text) if is_statement(sentence)]
-    pairs = map(" ".join, pairwise(stated)) if len(text) <= LONGEST else ()
-    found = []
-    for each in [*stated, *pairs]:
-        words = _words(each)
-        if topics & words and (not asked or asked & words or _GIVING_UP & words):
-            found.append(claim_of(each))
-    return found
-
-
-@lru_cache(maxsize=1024)
-def _words(sentence: str) -> frozenset[str]:
-    found = frozenset(_stem(match[0].replace("\u2019", "'").casefold()) for match in _TOKEN.finditer(sentence))
-    return found | {"live"} if found & _MOVED_STEMS else found
-
-
-_MINE = {"you": "I", "your": "my", "yours": "mine", "you're": "I'm", "you've": "I've"}
+_MINE: Mapping[str, str] = {"you": "I", "your": "my", "yours": "mine", "you're": "I'm", "you've": "I've"}
 _YOURS = re.compile(r"\b(?:you're|you've|yours|your|you)\b", re.IGNORECASE)
+
+
+def _as_mine(said: Said, sentence: str) -> Claim:
+    """The claim of a sentence; "you" in an answer is the person."""
+    return claim_of(sentence if said.mine else _YOURS.sub(lambda match: _MINE[match[0].lower()], sentence))

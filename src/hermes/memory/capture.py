@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from hermes.base.claims import replaced
 from hermes.base.values import value
 
 if TYPE_CHECKING:
@@ -41,11 +42,6 @@ _SAME = {
     "uses": "use",
     "used": "use",
 }
-_CHANGED = re.compile(
-    r"\b(?:now|no longer|any ?more|instead|moved|changed|switched|migrated|replaced|renamed|correction|corrected|"
-    r"actually|from now on|as of|since|formerly|previously|has become|became)\b",
-    re.IGNORECASE,
-)
 
 
 @value
@@ -89,11 +85,6 @@ def stem(word: str) -> str:
     return word
 
 
-def says_changed(entry: str) -> bool:
-    """Whether the entry itself says that something is different from before."""
-    return _CHANGED.search(entry) is not None
-
-
 def covers(richer: Wording, poorer: Wording) -> bool:
     """Whether everything the one says, in its order, is said by the other too, without a limit of its own."""
     if not poorer.sequence or richer.negated != poorer.negated or not poorer.names <= richer.names:
@@ -116,68 +107,6 @@ class Fact:
     @property
     def wording(self) -> Wording:
         return wording_of(self.entry)
-
-
-@value
-class Statement:
-    """That `about` has `is_`: "the deploy host" "atlas-7". `about` holds plain words, sorted out of their order."""
-
-    about: tuple[str, ...]
-    is_: tuple[str, ...]
-    named: bool  # whether the value holds a name or a number
-
-
-_LONGEST_SUBJECT = 7
-_LONGEST_VALUE = 5
-_CLAUSE = re.compile(r"(?<=[a-z0-9)])[.;](?:\s|$)|\s—\s|\s\(|,\s")
-# Relations that hold for one value at a time; "uses" and "likes" hold for many and contradict nothing.
-_PLACED = r"lives?|works?|runs?|listens?|deploys?|is hosted|is located"
-_RELATIONS = (
-    r"^(?P<about>.*?)\b(?P<moved>moved|migrated)\s+(?:from\s+.+?\s+)?to\s+(?P<is>.+)$",
-    r"^(?P<about>.+?)\s+(?:has\s+)?(?:changed|switched)\s+(?:from\s+.+?\s+)?to\s+(?P<is>.+)$",
-    rf"^(?P<about>.*?\b(?:{_PLACED}))\s+(?:now\s+)?(?:in|at|on|for|to|under)\s+(?P<is>.+)$",
-    r"^(?P<about>[^:=]{2,60}?)\s*[:=]\s+(?P<is>.+)$",
-    r"^(?P<about>.+?)\s+(?:is|are)\s+(?:now\s+|called\s+|named\s+|currently\s+|set to\s+|no longer\s+)*(?P<is>.+)$",
-)
-_PATTERNS = tuple(re.compile(pattern, re.IGNORECASE) for pattern in _RELATIONS)
-_ADVERBS = frozenset(["now", "currently", "actually", "correction", "longer", "as", "of", "since"])
-
-
-def statement_of(entry: str) -> Statement | None:
-    """What the first clause of an entry says about what; None when it is no plain statement of one value."""
-    clause = _CLAUSE.split(" ".join(entry.split()), maxsplit=1)[0].strip(" .")
-    found = next((match for pattern in _PATTERNS if (match := pattern.match(clause))), None)
-    if found is None:
-        return None
-    about, is_ = _plain(found["about"]), _plain(found["is"])
-    if "moved" in found.groupdict() and not about:
-        about = ["live"]  # a person who moved lives somewhere else now
-    if not 0 < len(about) <= _LONGEST_SUBJECT or not 0 < len(is_) <= _LONGEST_VALUE:
-        return None
-    named = bool(wording_of(found["is"]).names)
-    return Statement(about=tuple(sorted(set(about))), is_=tuple(is_), named=named)
-
-
-def comparable(one: Statement, other: Statement) -> bool:
-    """Whether two statements give values of one kind for one thing: "fast" and "written in Go" are no rivals."""
-    if one.about != other.about or one.named != other.named:
-        return False
-    return one.named or len(one.about) > 1 or one.about == ("live",)
-
-
-def gave_up(entry: str) -> str:
-    """The old value an entry names itself: "switched from npm to pnpm" gives npm; "" when it names none."""
-    found = re.search(
-        r"\b(?:from\s+(?P<a>\S[^,.;]*?)\s+to\s|no longer\s+(?:uses?\s+|in\s+|on\s+|at\s+)?(?P<b>[^,.;(]+)|"
-        r"instead of\s+(?P<c>[^,.;(]+)|,\s*not\s+(?P<d>[^,.;(]+)|replac(?:es|ed|ing)\s+(?P<e>[^,.;(]+))",
-        entry,
-        re.IGNORECASE,
-    )
-    return next((text.strip() for text in found.groups() if text), "") if found else ""
-
-
-def _plain(text: str) -> list[str]:
-    return [word for word in wording_of(text).sequence if word not in _ADVERBS]
 
 
 KNOWN = "known"
@@ -291,19 +220,9 @@ def placed(captured: Captured, entries: Sequence[str]) -> Write:
         if covers(wording_of(entry), new):
             return Write(action=KNOWN, content=captured.entry, old_text=entry)
     for entry in reversed(entries):
-        if covers(new, wording_of(entry)) or _corrects(captured.entry, entry):
+        if covers(new, wording_of(entry)) or replaced(entry, captured.entry):
             return Write(action="replace", content=captured.entry, old_text=entry)
     return Write(action="add", content=captured.entry)
-
-
-def _corrects(new: str, old: str) -> bool:
-    """Whether the newer statement gives another value for the same thing, or names the older value as given up."""
-    says, said = statement_of(new), statement_of(old)
-    if says and said and says.about == said.about:
-        return True
-    given_up = wording_of(gave_up(new)).words
-    rest = wording_of(old).words - given_up
-    return bool(given_up) and given_up <= wording_of(old).words and len(rest) <= 1 and rest <= wording_of(new).words
 
 
 def _of_sentence(sentence: str) -> Captured | None:

@@ -8,20 +8,11 @@ from datetime import datetime
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from hermes.base.claims import LIKELY, claim_of, points
+from hermes.base.claims import replaced, says_changed
 from hermes.base.dates import absolute
 from hermes.base.text import day
 from hermes.base.values import value
-from hermes.memory.capture import (
-    NEGATIONS,
-    SMALL_WORDS,
-    comparable,
-    covers,
-    gave_up,
-    says_changed,
-    statement_of,
-    wording_of,
-)
+from hermes.memory.capture import NEGATIONS, SMALL_WORDS, covers, wording_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -66,7 +57,6 @@ def category_of(entry: str, target: str) -> str:
 # Without a model nothing is worded anew: an entry stays, leaves for the archive, or has a date written out.
 # When in doubt both stay.
 MERGE, SUPERSEDE, DATE = "merge", "supersede", "date"
-_VERBS = frozenset(["use", "prefer", "run", "work"])
 _SHARE = 4  # at most one in so many entries is touched in a run
 
 
@@ -139,23 +129,9 @@ def _relation(older: Fact, newer: Fact) -> Operation | Contradiction | None:
         return _merged(older, newer)
     if one.sequence == other.sequence and one.negated != other.negated and one.sequence:
         return _changed(older, newer, "one says the opposite of the other")
-    said, says = statement_of(older.entry), statement_of(newer.entry)
-    if said and says and one.negated == other.negated and comparable(said, says):
-        if set(said.is_) <= set(says.is_) or set(says.is_) <= set(said.is_):
-            return None  # one only says more than the other
-        return _changed(older, newer, f"different values for {' '.join(said.about)!r}")
-    given_up = wording_of(gave_up(newer.entry))
-    if given_up.sequence and says_changed(newer.entry) and _is_about(given_up.words, one.words, other.words):
-        return _changed(older, newer, "the newer one names the older value as given up")
-    if points(claim_of(older.entry), claim_of(newer.entry)) >= LIKELY:
+    if replaced(older.entry, newer.entry):
         return _changed(older, newer, "different values for the same thing")
     return None
-
-
-def _is_about(given_up: frozenset[str], old: frozenset[str], new: frozenset[str]) -> bool:
-    """Whether the older entry states what was given up, and shares its subject with the newer one."""
-    rest = old - given_up - _VERBS
-    return given_up <= old and bool(rest) and rest <= new
 
 
 def _merged(older: Fact, newer: Fact) -> Operation | None:

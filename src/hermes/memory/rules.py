@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from hermes.base import linear
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.tokens import estimate
 from hermes.base.values import lazy_pattern, value
 from hermes.memory.entries import Cause
-from hermes.memory.scores import states_rule
-from hermes.memory.triggers import Situation, Trigger, speech, trigger_of, why, window_as_dict, window_of
+from hermes.memory.triggers import WEIGHTS, Situation, Trigger, speech, trigger_of, why, window_as_dict, window_of
 from hermes.safety.statements import own_sentences
 from hermes.safety.trust import decide
 from hermes.settings.config import documents_of
@@ -34,6 +35,9 @@ ENFORCE = (TELL, HOLD, ASK)
 
 # --- which sentences state a rule -------------------------------------------------------------------------------------
 
+_TOKEN = lazy_pattern(r"[^\W_]+(?:'[^\W_]+)*|\S")
+_ENDINGS = ("ing", "ed", "ly", "tion", "s")
+_LONG = 4  # letters of a word whose beginning counts too
 _LONGEST = 400  # characters of a sentence that can be a rule
 _BULLET = lazy_pattern(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _QUOTED = lazy_pattern(r"[\"“]([^\"“”\n]*)[\"”]")
@@ -43,6 +47,34 @@ _TITLES = lazy_pattern(r"\b(Dr|Mr|Mrs|Ms|Prof|St|Jr|vs|approx|Inc|Ltd)\.(?=\s)")
 def stated_rules(message: str) -> list[str]:
     """The sentences of the person's message that state a standing rule; most messages have none."""
     return [sentence for sentence in sentences_of(message) if states_rule(sentence)]
+
+
+def states_rule(sentence: str) -> bool:
+    """Whether a sentence of the person is meant to last."""
+    threshold: float = linear.numbers(WEIGHTS, "rules")["table"]["threshold"]
+    return linear.score(WEIGHTS, "rules", linear.places(wording(sentence))) > threshold
+
+
+def wording(sentence: str) -> set[str]:
+    """The pieces of a sentence: its words, and runs of them with and without what they are about."""
+    tokens = [token.lower() for token in _TOKEN.findall(sentence.replace("\u2019", "'"))]
+    words = ["^", *("0" if token.isdigit() else token for token in tokens), "$"]
+    glue = linear.numbers(WEIGHTS, "rules")["glue"]
+    shapes = [word if word in glue or not word[0].isalpha() else _shape(word) for word in words]
+    pieces = {f"length {min(len(tokens) // 4, 6)}", *words}
+    pieces |= {f"begins {word[:5]}" for word in words if len(word) > _LONG and word.isalpha()}
+    pieces |= {f"{one} {other}" for one, other in pairwise(words)}
+    pieces |= {f"{one} _ {other}" for one, other in zip(words, words[2:], strict=False)}
+    pieces |= {" ".join(each) for each in zip(words, words[1:], words[2:], strict=False)}
+    for size in (2, 3, 4):
+        pieces |= {f"shape {' '.join(shapes[at : at + size])}" for at in range(len(shapes) - size + 1)}
+        pieces |= {f"first {' '.join(words[:size])}", f"first shape {' '.join(shapes[: size + 1])}"}
+    return pieces
+
+
+def _shape(word: str) -> str:
+    """What kind of word it is, by its ending."""
+    return next((f"~{end}" for end in _ENDINGS if word.endswith(end) and len(word) > len(end) + 2), "~")
 
 
 def sentences_of(message: str) -> list[str]:

@@ -385,15 +385,10 @@ def contradicted(content: str, entries: Iterable[str]) -> list[tuple[str, int, b
     alike = [entry for entry in entries if words & _CHANGE or words & _words(entry)]
     if not alike:
         return []  # most writes; what follows costs a cold start more than the write itself
-    from hermes.base.claims import LIKELY, SURE, claim_of, points, sentences
+    from hermes.base.claims import SURE, replaced, says_changed, sentences
 
-    new = claim_of(content)
-    scored = [(entry, max((points(claim_of(each), new) for each in sentences(entry)), default=0)) for entry in alike]
-    return [
-        (entry, (score >= SURE) + (score >= SURE and new.cue > 0), len(sentences(entry)) == 1)
-        for entry, score in scored
-        if score >= LIKELY
-    ]
+    found = [(entry, how) for entry in alike if (how := replaced(entry, content))]
+    return [(entry, (how >= SURE) * (1 + says_changed(content)), len(sentences(entry)) == 1) for entry, how in found]
 
 
 TARGETS = ("memory", "user")

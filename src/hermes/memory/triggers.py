@@ -14,9 +14,9 @@ from fnmatch import fnmatch
 from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from hermes.base import linear
 from hermes.base.values import lazy_pattern, value
 from hermes.base.words import STOP_WORDS, Words
-from hermes.memory.scores import applies, numbers
 from hermes.safety.trust import only_looks
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 
 _TEXT = os.path.join(os.path.dirname(__file__), "text")
+WEIGHTS = os.path.join(os.path.dirname(__file__), "data")  # where `bin/train-rules` writes them
 
 
 @cache
@@ -737,8 +738,15 @@ def evidence(text: str, now: Situation, *, timed: bool) -> dict[str, float]:
     return found
 
 
+def applies(found: Mapping[str, float]) -> bool:
+    """Whether what a rule and a call have in common is enough."""
+    known = linear.numbers(WEIGHTS, "rules")["fired"]
+    weights = known["weights"]
+    return bool(sum(each * weights.get(name, 0.0) for name, each in found.items() if each) + known["bias"] > 0)
+
+
 def _rarity(stem: str) -> float:
-    known = numbers()["rarity"]
+    known = linear.numbers(WEIGHTS, "rules")["rarity"]
     return float(known.get(stem, known[""]))
 
 
