@@ -16,7 +16,7 @@ import random
 import sys
 from collections import Counter
 from datetime import datetime
-from itertools import permutations
+from itertools import compress, permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,9 +41,11 @@ will would please have has had need needs want let make sure just there here wha
 nothing nobody everything anything keep use stop avoid ask
 """
 STRENGTH, FIRING_STRENGTH = 90.0, 0.1  # what scikit-learn calls C
+NOTHING = -99.0  # the score of what has nothing to judge
+FACTS = "facts"  # the author of what is no rule, but a fact that may change
 EXAMPLES = "examples"  # short notes for training: nobody checked which of their rules overlap
 FEWEST_TEXTS = 4  # that a word must be in, to be known as more or less rare
-MISTAKEN = 0.04  # share of other messages of unseen authors that may be taken for rules
+RECOGNISED = 0.6  # a score at which about one ordinary message in a hundred is taken for a rule
 CORRECTIONS = os.path.join(os.path.dirname(FOLDER), "corrections")
 FILLED = 6  # pairs that are made of a frame
 OTHERS, OTHER_PAIRS, MOST_APART = (
@@ -89,14 +91,15 @@ class Examples:
         heaviest = [(max(self.places[at], key=lambda part: _score(part, weights)), at) for at in chosen]
         return self._fit(heaviest)
 
-    def cross_validated(self) -> Any:
-        """The score of each example by weights that were learnt from the other authors."""
+    def cross_validated(self, counts: Sequence[Sequence[bool]] | None = None) -> Any:
+        """The score of each example by weights that were learnt from the other authors; `counts` leaves some out."""
         scores = np.zeros(len(self.states))
         writers = np.array([author.removesuffix(OTHERS) for author in self.authors])
         for writer in sorted(set(writers)):
             weights, bias = self.fit(np.flatnonzero(writers != writer))
             for at in np.flatnonzero(writers == writer):
-                scores[at] = max(_score(part, weights) for part in self.places[at]) + bias
+                parts = compress(self.places[at], counts[at]) if counts else self.places[at]
+                scores[at] = max((_score(part, weights) for part in parts), default=NOTHING) + bias
         return scores
 
     def table(self) -> tuple[bytes, dict[str, float]]:
@@ -123,12 +126,13 @@ def _score(part: Iterable[int], weights: Any) -> float:
 def recognition(sets: dict[str, list[dict[str, Any]]]) -> tuple[bytes, dict[str, Any], dict[str, Any]]:
     """The table of what states a rule, its numbers, and the cross-validated shares."""
     messages = [(author, row) for author, rows in sets.items() for row in rows if row["kind"] != "call"]
+    messages += [(FACTS, {"kind": "not_rule", "said": said}) for said in sorted(_facts())]
     read = Examples(
         (author, row["kind"] == "rule", [linear.places(rules.wording(part)) for part in sentences_of(row["said"])])
         for author, row in messages
     )
-    unseen = read.cross_validated()
-    threshold = float(np.quantile(unseen[~read.states & (read.authors != EXAMPLES)], 1 - MISTAKEN))
+    unseen = read.cross_validated([[*map(rules.has_sign, sentences_of(row["said"]))] for _, row in messages])
+    threshold = RECOGNISED
     report = {
         author: {
             "recognised": _share(unseen[(read.authors == author) & read.states] > threshold),
@@ -138,6 +142,12 @@ def recognition(sets: dict[str, list[dict[str, Any]]]) -> tuple[bytes, dict[str,
     }
     table, known = read.table()
     return table, known | {"threshold": round(threshold, 4)}, report
+
+
+def _facts() -> set[str]:
+    """What people tell in the corrections: statements and small talk, which are no rules."""
+    rows = [row for rows in read_files(CORRECTIONS).values() for row in rows if row.get("kind") != "slots"]
+    return {said for row in rows for said in row.get("said") or (row["first"], row["later"])}
 
 
 # --- facts that change ------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ SETS = [
     if not os.path.basename(path).startswith("examples")  # pairs without a question, for training
 ]
 # Nothing was learnt from the set that was kept apart: the figures that the guide states are its floors.
-FLOORS = {"held-out.jsonl": (0.71, 0.66, 0.18)}
+FLOORS = {"held-out.jsonl": (0.71, 0.65, 0.18)}
 WEB = Cause(origin="web", approved=True)
 JANUARY, MARCH = 1_768_200_000.0, 1_772_400_000.0
 

@@ -117,7 +117,10 @@ def claim_of(text: str) -> Claim:
         core=tuple(each for each in tokens if each.text not in _LOOSE and (each.text[0].isalnum() or each.text == ":")),
         words=frozenset(token.stem for token in tokens if token.means),
         cues="".join("01"[cue.search(text) is not None] for cue in _CUES.values()),
-        stated=1 < len(tokens) <= _MOST_WORDS and any(map(_is_verb, tokens)) and _REMARK.search(text) is None,
+        stated=1 < len(tokens) <= _MOST_WORDS
+        and any(map(_is_verb, tokens))
+        and not _is_list(tokens)
+        and _REMARK.search(text) is None,
     )
 
 
@@ -132,6 +135,12 @@ def _token(raw: Sequence[str], at: int) -> Token:
 def _is_verb(token: Token) -> bool:
     """Whether it may be one, or the colon that stands for one."""
     return token.text in _VERBS or token.text == ":" or token.text.endswith(("ed", "s", "n't"))
+
+
+def _is_list(tokens: Sequence[Token]) -> bool:
+    """Whether it is a row of numbers and the like with a word or two, such as a line of a log."""
+    values = sum(bool(token.kind) for token in tokens)
+    return values > 1 and 2 * values >= sum(token.text[0].isalnum() for token in tokens)
 
 
 def _is_first(raw: Sequence[str], at: int) -> bool:

@@ -50,9 +50,16 @@ def stated_rules(message: str) -> list[str]:
 
 
 def states_rule(sentence: str) -> bool:
-    """Whether a sentence of the person is meant to last."""
+    """Whether a sentence of the person is meant to last: it has a sign of that, and sounds like a rule."""
+    if not has_sign(sentence):
+        return False
     threshold: float = linear.numbers(WEIGHTS, "rules")["table"]["threshold"]
     return linear.score(WEIGHTS, "rules", linear.places(wording(sentence))) > threshold
+
+
+def has_sign(sentence: str) -> bool:
+    """Most of what people say has none, and is no rule however much its wording is like one."""
+    return speech("lasting").search(sentence) is not None
 
 
 def wording(sentence: str) -> set[str]:
@@ -78,7 +85,7 @@ def _shape(word: str) -> str:
 
 
 def sentences_of(message: str) -> list[str]:
-    """The person's own sentences that can be a rule: no questions, no wishes to be reminded once."""
+    """The person's own sentences that can be a rule: no quotations, no wishes to be reminded once."""
     text = speech("introduction").sub("", message.replace("\u2019", "'"))
     text = speech("rule-for").sub(r"For \g<what>, ", _TITLES.sub(r"\1", _QUOTED.sub(_kept_quote, text)))
     own = [sentence for sentence in own_sentences(_BULLET.sub("", text)) if 8 <= len(sentence) <= _LONGEST]  # noqa: PLR2004
