@@ -98,7 +98,7 @@ class Examples:
         for writer in sorted(set(writers)):
             weights, bias = self.fit(np.flatnonzero(writers != writer))
             for at in np.flatnonzero(writers == writer):
-                parts = compress(self.places[at], counts[at]) if counts else self.places[at]
+                parts = compress(self.places[at], counts[int(at)]) if counts else self.places[at]
                 scores[at] = max((_score(part, weights) for part in parts), default=NOTHING) + bias
         return scores
 
