@@ -45,8 +45,7 @@ def _captured(home: str, log: Log) -> dict[str, Any]:
         capture_turn(turn.text, store, parts.memory, None)
     seconds = time.perf_counter() - began
     live = [entry for target in store.targets for entry in store.entries(target)]
-    # What a correction replaced stays in the archive on purpose.
-    archived = [each.entry for target in store.targets for each in store.archived(target) if not each.into]
+    archived = [each.entry for target in store.targets for each in store.archived(target)]
     kept = live + archived
     newest = {values[-1]: number for number, values in enumerate(log.values)}
     explained = {number for entry in kept for value, number in newest.items() if value in entry}

@@ -340,7 +340,7 @@ def test_rules_of_several_authors_are_recognised_and_fire_where_they_apply() -> 
         ("No deploys after 4pm on Fridays.", "act deploy; time fri 16:00-05:00"),
         ("Never send mails outside office hours.", "act email or send; time outside mon tue wed thu fri 09:00-17:30"),
         ("Don't touch anything under vendor/.", "act edit; path vendor/* or */vendor/*"),
-        ("Before running `git clean`, show me the files.", "act run; topic git or clean; command git clean"),
+        ("Before running `git clean`, always show me the files.", "act run; topic git or clean; command git clean"),
     ],
 )  # fmt: skip
 def test_a_trigger_says_when_its_rule_fires(said: str, words: str) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hermes.base.claims import SURE, replaced
+from hermes.base.claims import replaced
 from hermes.base.values import value
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def placed(captured: Captured, entries: Sequence[str]) -> Write:
         if covers(wording_of(entry), new):
             return Write(action=KNOWN, content=captured.entry, old_text=entry)
     for entry in reversed(entries):
-        if covers(new, wording_of(entry)) or replaced(entry, captured.entry) >= SURE:
+        if covers(new, wording_of(entry)) or replaced(entry, captured.entry):
             return Write(action="replace", content=captured.entry, old_text=entry)
     return Write(action="add", content=captured.entry)
 
