@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 
     Messages = list[dict[str, Any]]
 
-RECALLED = "[recalled from memory]"
+RECALLED = "[recalled from memory]"  # replaces the results of tools that recall
+# Other keys, such as a model's reasoning or our own metadata, do not leave Hermes.
 _KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_LARGEST_SCHEMA = 20_000
-_LARGEST_RESULT = 100_000
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")  # what the APIs of models accept as the name of a function
+_LARGEST_SCHEMA = 20_000  # characters; each request to the model carries it
+_LARGEST_RESULT = 100_000  # characters
 # Names of hermes-agent's own tools and of ours: a provider's tool with such a name is never offered.
 RESERVED_TOOLS = frozenset(
     {
@@ -119,15 +120,15 @@ class MemoryProvider(ABC):
         """
 
     def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:
-        """A delegated task has returned its result."""
+        """Receives the task that was delegated to a subagent, and its result."""
 
     # -- the life of a session --------------------------------------------------------------------------------------
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
-        """A person sent a message; called before `prefetch`."""
+        """Announces a person's message, before `prefetch`; `turn_number` counts the turns of the session."""
 
     def on_session_end(self, messages: Messages, *, session_id: str = "", idempotency_key: str = "") -> None:
-        """A session ends or is committed: the last chance to extract facts from its messages."""
+        """Called when a session ends or is committed: the last chance to extract facts from its messages."""
 
     def on_session_switch(
         self,
@@ -138,14 +139,14 @@ class MemoryProvider(ABC):
         rewound: bool = False,
         **kwargs: Any,
     ) -> None:
-        """The session id changes (reason=resume, branch, reset, new, compression): drop caches of the old session."""
+        """Called when the session id changes (reason=resume, branch, reset, new, compression): drop the old caches."""
 
     def on_pre_compress(self, messages: Messages) -> str:
-        """These messages are about to leave the context; the returned text is given to the summary."""
+        """Receives messages that are about to leave the context; the summary's author sees the returned text."""
         return ""
 
     def shutdown(self) -> None:
-        """The last call: close connections. Undelivered calls are kept for the next start."""
+        """Closes connections; no call follows. Hermes keeps undelivered calls for the next start."""
 
     # -- set-up -----------------------------------------------------------------------------------------------------
 
@@ -170,13 +171,13 @@ class MemoryProvider(ABC):
         return ""
 
     def backup_paths(self) -> list[str]:
-        """Files and folders outside the home that belong to a backup."""
+        """Files and folders outside the home that a backup must include."""
         return []
 
     def forget_person(self) -> str:
         """Deletes everything the backend keeps about the person given to `initialize`; returns one line about it.
 
-        The line also says what the backend keeps all the same, and why. Empty if the backend cannot delete anything;
+        The line also says what the backend keeps anyway, and why. Empty if the backend cannot delete anything;
         raises if deleting failed. Files in the person's home are deleted with the home, not here.
         """
         return ""
@@ -216,7 +217,10 @@ def tool_result(data: Any = None, **extra: Any) -> str:
 
 
 def for_providers(messages: Sequence[Mapping[str, Any]], recalling: Collection[str]) -> list[dict[str, Any]]:
-    """Copies without fences, and without the results of tools that recall (`recalling`)."""
+    """Copies messages without fences, and without the results of tools that recall (`recalling`).
+
+    Otherwise a provider would store its own recalled facts again, as if the person had just said them.
+    """
     callers = {
         str(each.get("id")): each.get("function", {}).get("name", "")
         for message in messages
@@ -257,6 +261,7 @@ def implements(provider: object, hook: str) -> bool:
 
 def call(method: Callable[..., Any], *arguments: Any, optional: dict[str, Any]) -> Any:
     """Calls the method with these arguments, and with the optional ones that its signature names."""
+    # Older plug-ins lack the newer arguments, and would fail if they were given.
     try:
         parameters = inspect.signature(method).parameters.values()
     except (TypeError, ValueError):  # such as a method written in C
@@ -268,7 +273,7 @@ def call(method: Callable[..., Any], *arguments: Any, optional: dict[str, Any]) 
 
 
 def hand_over(provider: Any, hook: str, given: dict[str, Any], key: str) -> None:
-    """Makes a call that was queued in the outbox."""
+    """Makes a call that was queued in the outbox; the same `key` accompanies every attempt."""
     method = getattr(provider, hook, None)
     if method is None:
         return
@@ -320,7 +325,7 @@ def usable_result(returned: object) -> str:
     elif not isinstance(returned, str):
         return tool_error(f"the provider returned {type(returned).__name__} instead of JSON text")
     elif len(returned) > _LARGEST_RESULT:
-        text = str.__getitem__(returned, slice(0, _LARGEST_RESULT))
+        text = str.__getitem__(returned, slice(0, _LARGEST_RESULT))  # a subclass of str may override slicing
         cut = f"[cut: {len(returned):,} characters; ask for less]"
         found = {"result": text, "note": cut}
     else:
@@ -332,6 +337,7 @@ def usable_result(returned: object) -> str:
         text = json.dumps(_cleaned(found), ensure_ascii=False, default=str)
     except (TypeError, ValueError, RecursionError) as error:
         return tool_error(f"the provider returned something that is not JSON: {error}")
+    # A text of the largest size is longer once it is escaped.
     return text if len(text) <= 2 * _LARGEST_RESULT else tool_error("the result is too large; ask for less")
 
 

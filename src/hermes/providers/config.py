@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     Fields = tuple[dict[str, Any], ...]
 
 TEXTS = os.path.join(os.path.dirname(__file__), "text")
-_LARGEST = 1 << 20
-_LOCK_TIMEOUT = 5
+_LARGEST = 1 << 20  # bytes of a configuration file
+_LOCK_TIMEOUT = 5  # seconds
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _KINDS: dict[type, str] = {bool: "flag", int: "integer", float: "number"}
 _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 
 
 def read_config(name: str, hermes_home: str) -> dict[str, Any]:
-    """What the provider's file says; empty if there is none, a `SettingsError` if it cannot be parsed.
+    """Reads the provider's file; empty if there is none, a `SettingsError` if it cannot be parsed.
 
     A person's home without such a file uses the operator's.
     """
@@ -45,7 +45,7 @@ def read_elsewhere(*places: str) -> dict[str, Any]:
 
 
 def _first_of(paths: Iterable[str]) -> dict[str, Any]:
-    for path in dict.fromkeys(paths):
+    for path in dict.fromkeys(paths):  # the person's home may be the operator's
         folder = Folder.open(os.path.dirname(path))
         if folder is not None:
             with folder:
@@ -127,7 +127,7 @@ def applies(field: Mapping[str, Any], values: Mapping[str, Any]) -> bool:
 
 
 def typed(field: Mapping[str, Any], given: Any, where: str = "") -> Any:
-    """The value converted to the type of its field or of the field's default; a `SettingsError` if it does not fit."""
+    """Converts a value to its field's type, or that of the field's default; raises a `SettingsError` if it cannot."""
     kind = field.get("type") or _KINDS.get(type(field.get("default")), "")
     if given is None or not isinstance(given, str) or kind in ("", "text", "string"):
         return given
@@ -152,7 +152,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def home_of(path: str) -> Home:
-    """The home at a path; a person's home is in the folder `users` of the operator's."""
+    """The home at a path; a person's home is recognized by its folder, `users` in the operator's home."""
     parent = os.path.dirname(os.path.normpath(path))
     above = os.path.dirname(parent) if os.path.basename(parent) == PEOPLE else ""
     return Home(path=path, root=path, above=above)

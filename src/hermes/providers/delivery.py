@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 
 Answer = TypeVar("Answer")
-_IDLE_SECONDS = 20.0
+_IDLE_SECONDS = 20.0  # after which a worker's thread ends
 
 
 class TimedOut(Exception):
-    """The call has not returned; it may still be running."""
+    """The deadline has passed, and the call may still be running: a thread cannot be killed."""
 
 
 class Job(Generic[Answer]):
-    """One call; `wait` for it from another thread."""
+    """One call in a worker, for which another thread can `wait`."""
 
     __slots__ = ("_answer", "_done", "_error", "_work", "abandoned")
 
@@ -45,6 +45,7 @@ class Job(Generic[Answer]):
         self.abandoned = False
 
     def run(self) -> None:
+        """Makes the call and keeps what it returned or raised, unless nobody waits any more."""
         try:
             if not self.abandoned:
                 self._answer = self._work()
@@ -98,7 +99,7 @@ class Worker:
         self.begin(work)
 
     def wake_at(self, moment: float, work: Callable[[], None]) -> None:
-        """Runs something at a time of `time.monotonic`; replaces what was scheduled before."""
+        """Runs something at a time of `time.monotonic`; only the last one scheduled counts."""
         with self._changed:
             if not self._closed:
                 self._alarm = (moment, work)
@@ -143,9 +144,9 @@ class Worker:
                 self._changed.wait(end - now)
 
 
-RECALL, DELIVERY, START = "recall", "delivery", "start"
-_LONGEST_REASON = 300
-_LONGEST_READ = 5_000
+RECALL, DELIVERY, START = "recall", "delivery", "start"  # kinds of call, whose failures are counted apart
+_LONGEST_REASON = 300  # characters of an error that are shown
+_LONGEST_READ = 5_000  # characters of an error that are searched for secrets
 
 
 @value
@@ -175,9 +176,10 @@ class Health:
         self._lock = threading.Lock()
         self._failing: dict[str, str] = {}  # what fails at the moment, and why
         self._misses = 0  # deadlines in a row
-        self._rows: dict[str, int] = {}  # failures in a row, by kind of call
-        self._until: dict[str, float] = {}
-        self._told = False
+        # Failures in a row, by kind of call, so that a start that works does not hide a recall that never does.
+        self._rows: dict[str, int] = {}
+        self._until: dict[str, float] = {}  # the end of the pause, by kind of call
+        self._told = False  # whether the person knows that something fails
         self.failures = 0
         self.successes = 0
         self.last_error = ""
@@ -190,16 +192,18 @@ class Health:
 
     @property
     def next_attempt(self) -> float:
-        """When to start it or to deliver again."""
+        """When to start the provider or to deliver again, as a time of the clock."""
         return max(self._until.get(what, 0.0) for what in (DELIVERY, START))
 
     def _rests(self, what: str) -> bool:
         return self._rows.get(what, 0) >= self._patience.failures and self._clock() < self._until[what]
 
     def failing(self, *whats: str) -> bool:
+        """Whether any of these kinds of call fails at the moment."""
         return any(what in self._failing for what in whats)
 
     def worked(self, what: str, seconds: float = 0.0) -> None:
+        """Counts a success and ends the pause; says so once everything works again."""
         with self._lock:
             self.successes += 1
             self.slowest = max(self.slowest, seconds)
@@ -211,17 +215,18 @@ class Health:
             self._tell(f"{self._name} works again.")
 
     def failed(self, what: str, error: BaseException) -> None:
+        """Counts a failure and lengthens the pause; the first one is reported to the person."""
         if what == RECALL and isinstance(error, ProviderError) and error.kind == "slow":
             self._was_slow(what, in_words(error))
         else:
             self._failed(what, in_words(error), getattr(error, "seconds", None))
 
     def missed(self, what: str, seconds: float) -> None:
-        """The provider missed the manager's deadline."""
+        """Counts a call that missed the manager's deadline."""
         self._was_slow(what, f"it did not answer within {seconds:g} s")
 
     def _was_slow(self, what: str, reason: str) -> None:
-        """Counts a slow answer, and tells the person only about several in a row."""
+        """Counts a slow answer; the person hears only about several in a row."""
         with self._lock:
             self._misses += 1
             quiet = self._misses < self._patience.failures
@@ -244,7 +249,7 @@ class Health:
             )
 
     def report(self) -> dict[str, Any]:
-        """For status commands."""
+        """The state and the counters, as status commands show them."""
         state = "resting" if self.rests else "degraded" if self._failing else "ok"
         return {
             "state": state,
@@ -261,7 +266,7 @@ def in_words(error: BaseException) -> str:
     try:
         said = str(error)
     except Exception:  # noqa: BLE001 - an error of other people's code may break in its own __str__
-        said = "(it says nothing about itself)"
+        said = "(its message cannot be read)"
     text = said if isinstance(error, ProviderError) else f"{type(error).__name__}: {said}"
     text = mask_secrets(" ".join(text[:_LONGEST_READ].split()))
     return text if len(text) <= _LONGEST_REASON else f"{text[:_LONGEST_REASON]}…"
@@ -269,6 +274,7 @@ def in_words(error: BaseException) -> str:
 
 FOLDER = "outbox"
 _STATE = "state"
+# After how many failures a call is set aside, so that it does not hold up those behind it.
 _REFUSALS = 3  # by a service that refuses the call
 _ACCIDENTS = 10  # of other kinds, which may be a hidden outage
 
@@ -326,10 +332,11 @@ class Outbox:
         return found if isinstance(found, dict) else {}
 
     def names(self) -> list[str]:
+        """The calls that wait, oldest first."""
         return self._jobs.waiting()
 
     def set_aside(self) -> int:
-        """How many calls the provider refused."""
+        """How many calls were set aside because the provider would not accept them."""
         return self._jobs.refused()
 
     def take_back(self) -> int:
@@ -361,6 +368,7 @@ class Outbox:
                     elif work.failed(job, most=_most_attempts(error)):
                         aside += 1
                         continue
+                    # Stop here: later calls must not overtake one that may still succeed.
                     left = len(names) - position
                     return DeliveryResult(delivered=delivered, set_aside=aside, waiting=left, error=error)
                 work.finish(job)

@@ -45,7 +45,9 @@ BUNDLED = {
     "supermemory": "semantic recall and profiles (cloud)",
 }
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_LOOKED_AT = 8192
+# A folder holds a provider if the beginning of its code mentions one of these names. Reading runs no code, so that
+# listing plug-ins is safe.
+_LOOKED_AT = 8192  # bytes
 _SIGNS = (b"register_memory_provider", b"MemoryProvider")
 
 
@@ -76,6 +78,7 @@ def available_providers(operator_home: str) -> list[ProviderInfo]:
 
 
 def find_provider(name: str, operator_home: str) -> ProviderInfo:
+    """Looks up a provider by name; raises `NotFound`, which lists the available ones."""
     known = available_providers(operator_home)
     for each in known:
         if each.name == name:
@@ -94,7 +97,7 @@ def load_provider(name: str, operator_home: str) -> Any:
         with running_for(operator_home):
             module = import_module(f"{__package__}.services.{name}") if info.bundled else _imported(name, info.folder)
             provider = _registered(module) or _subclass_in(module)
-    except BaseException as error:
+    except BaseException as error:  # a plug-in may even call sys.exit() while it is imported
         if isinstance(error, KeyboardInterrupt):
             raise
         where = info.folder or "this installation"
@@ -125,12 +128,14 @@ class RegistrationContext:
         self.provider: Any = None
 
     def register_memory_provider(self, provider: Any) -> None:
+        """Accepts the first provider that has all required members; TypeError names those that one lacks."""
         required = ("name", "is_available", "initialize", "get_tool_schemas")
         lacking = [member for member in required if not hasattr(provider, member)]
         if lacking:
             raise TypeError(f"{type(provider).__name__} is not a memory provider: it lacks {', '.join(lacking)}")
         self.provider = self.provider or provider
 
+    # A plug-in of hermes-agent may also register tools, hooks or commands, which we do not have.
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -189,6 +194,7 @@ class _Finder:
     """Comes last in `sys.meta_path`, so that a real module of one of these names is used instead."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Finds the names in `_OFFERED`, as packages where hermes-agent has packages."""
         if fullname not in _OFFERED:
             return None
         return ModuleSpec(fullname, self, is_package=fullname in ("agent", "tools"))  # type: ignore[arg-type]
@@ -197,6 +203,7 @@ class _Finder:
         """Uses the default kind of module."""
 
     def exec_module(self, module: ModuleType) -> None:
+        """Fills the module with the names that hermes-agent's module of this name offers."""
         vars(module).update(_OFFERED[module.__name__])
 
 
@@ -249,6 +256,7 @@ class StartingProviders:
                 continue
             wanted = settings.text("memory.provider_process")
             (apart if wanted == "all" or (wanted == "plugins" and not bundled) else here).append(name)
+        # Processes first: they load in parallel while this process imports the others.
         for name in (*apart, *here):
             try:
                 if name in apart:
@@ -261,7 +269,7 @@ class StartingProviders:
                 self._problems.append(error)
 
     def finish(self) -> tuple[list[Any], list[HermesError]]:
-        """Waits; returns the providers that have loaded, in order, and the errors of the others."""
+        """Waits for all; returns the providers that have loaded, in the given order, and the others' errors."""
         for name, provider in list(self._begun.items()):
             if isinstance(provider, SeparateProcess):
                 try:
@@ -282,7 +290,7 @@ def open_provider(home: Home, settings: Settings, name: str) -> Any:
 
 @contextmanager
 def in_passing(provider: Any) -> Iterator[Any]:
-    """A provider for a few calls; if it has its own process, that ends afterwards."""
+    """Lends a provider for a few calls, then ends its process if it has one."""
     try:
         yield provider
     finally:

@@ -4,8 +4,8 @@ The manager gets an object with the same members and hooks as the provider. Once
 raises `ProviderEnded`, and `initialize` starts a new process; the manager decides when, and how often.
 
 The process loads the provider, makes the requested calls, and ends with its parent. It calls the provider from two
-threads, as the manager would. Neither side believes the other: a reader says which kinds of frames it accepts and how
-large, and anything else ends the conversation. Text goes as text, so that a turn never parses what a provider made up.
+threads, as the manager would. Neither side trusts the other: a reader says which kinds of frames it accepts and how
+large, and anything else ends the connection. Text is sent as text, so that a turn never parses what a provider made up.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
-# Called in order, and nobody waits; somebody waits for every other call.
+# These hooks are called in order, and nobody waits for them; somebody waits for every other call.
 DELIVERED = frozenset(
     {
         *("initialize", "sync_turn", "on_memory_write", "on_delegation", "on_session_end", "on_session_switch"),
         *("queue_prefetch", "shutdown"),
     }
 )
+# These return text, and those of DATA_CALLS return JSON.
 TEXTS = frozenset(
     {
         *("system_prompt_block", "prefetch", "on_pre_compress", "handle_tool_call", "check_connection"),
@@ -61,7 +62,7 @@ OPTIONAL = (DELIVERED | TEXTS | DATA_CALLS | {"on_turn_start"}) - {
 CALL, TEXT, DATA, FAULT = b"c", b"t", b"d", b"f"
 _LONGEST_TEXT = 1_000_000  # characters; more than any recall or result may have
 LARGEST: Mapping[bytes, int] = {TEXT: 4 * _LONGEST_TEXT, DATA: 2 << 20, FAULT: 1 << 16}  # bytes, of one answer
-_PIECE = 1 << 16
+_PIECE = 1 << 16  # bytes
 _SHORTEST_WAIT = 0.001  # 0 would mean not to wait at all, and fail although the answer is there
 _HEADER = struct.Struct("!cII")  # kind, number and length
 _REQUESTS = {CALL: 1 << 30}  # from Hermes itself
@@ -81,11 +82,12 @@ class Channel:
         self._end = end
 
     def send(self, kind: bytes, number: int, payload: bytes, *, until: float = math.inf) -> None:
+        """Sends one frame; raises `ChannelBroken` if the other end has not taken it in time."""
         with self._in_time(until):
             self._end.sendall(_HEADER.pack(kind, number, len(payload)) + payload)
 
     def receive(self, accepted: Mapping[bytes, int], *, until: float = math.inf) -> tuple[bytes, int, bytes]:
-        """The next frame: kind, number and payload."""
+        """Waits for the next frame: kind, number and payload. Refuses kinds and sizes that are not `accepted`."""
         kind, number, length = _HEADER.unpack(self._read(_HEADER.size, until))
         if length > accepted.get(kind, -1):
             raise ChannelBroken(f"sent {length:,} bytes where an answer has at most {accepted.get(kind, 0):,}")
@@ -97,6 +99,7 @@ class Channel:
             self._end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
+        """Gives the descriptor back; only when no other thread uses it, because its number may be reused."""
         self._end.close()
 
     def _read(self, length: int, until: float) -> bytes:
@@ -107,13 +110,13 @@ class Channel:
             if not piece:
                 raise ChannelBroken
             found += piece
-            if len(found) < length and time.monotonic() > until:  # one that trickles must not go on for ever
+            if len(found) < length and time.monotonic() > until:  # one that trickles must not continue forever
                 raise ChannelBroken("did not answer in time")
         return bytes(found)
 
     @contextmanager
     def _in_time(self, until: float) -> Iterator[None]:
-        """One step on the socket, which must be over at this time of `time.monotonic`."""
+        """Limits one step on the socket to end at this time of `time.monotonic`."""
         try:
             self._end.settimeout(None if until == math.inf else max(until - time.monotonic(), _SHORTEST_WAIT))
             yield
@@ -129,11 +132,11 @@ _PROGRAM = (
     "hosting.work(discovery.load_provider, *map(int, sys.argv[2:]))"
 )
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2))
-_KEPT_OUTPUT = 4096
-_SECONDS_TO_GO = 1.0
+_KEPT_OUTPUT = 4096  # bytes of what it printed last, which may say why it died
+_SECONDS_TO_GO = 1.0  # for a process that exits by itself or was killed
 _SECONDS_TO_DIE = 0.2  # between a closed channel and the end of the process
-_LONGEST_WORDS = 160
-_PLACES = ("calls", "deliveries")
+_LONGEST_WORDS = 160  # characters of its output in an error
+_PLACES = ("calls", "deliveries")  # one channel for each worker of the manager
 
 
 @value
@@ -147,7 +150,7 @@ class Bounds:
 
 
 class ProviderProcess:
-    """A provider's process: every call has a deadline, and missing it ends the process and what it started."""
+    """A provider's process; a call that misses its deadline ends the process and all that it started."""
 
     def __init__(self, name: str, operator_home: str, hermes_home: str, bounds: Bounds) -> None:
         """Starts the process, which loads the provider in the background; `hooks` waits for that."""
@@ -158,10 +161,11 @@ class ProviderProcess:
         self._ending = threading.RLock()
         self._said = b""
         pairs = [socket.socketpair() for _ in _PLACES]
+        # The process holds one end of this pipe. When we die, however abruptly, the kernel closes the other.
         life, self._life = os.pipe()
         self._output, output = os.pipe()
         for end in (self._output, output):
-            os.set_blocking(end, False)
+            os.set_blocking(end, False)  # neither side may wait for the other here
         theirs = [*(there.fileno() for _, there in pairs), life]
         try:
             self._process = subprocess.Popen(
@@ -171,7 +175,7 @@ class ProviderProcess:
                 stderr=output,
                 pass_fds=theirs,
                 env={**os.environ, "HERMES_HOME": hermes_home},
-                start_new_session=True,
+                start_new_session=True,  # a process group, so that what it starts can be killed with it
             )
         except OSError as error:
             self._release()
@@ -197,10 +201,12 @@ class ProviderProcess:
 
     @property
     def ended(self) -> bool:
+        """Whether the process accepts no more calls: it has ended, or is about to."""
         return self._over or self._leaving or self._process.poll() is not None
 
     @property
     def pid(self) -> int:
+        """The id of the process, which is also that of its process group."""
         return self._process.pid
 
     def hooks(self) -> list[str]:
@@ -235,14 +241,14 @@ class ProviderProcess:
                 self.leave()
 
     def close(self) -> None:
-        """Gives the process a moment to end by itself, then ends it."""
+        """Gives the process a moment to exit, then kills it."""
         self._over, self._why = True, self._why or "was closed"
         self._hang_up()
         self._ends_within(_SECONDS_TO_GO)
         self.end("")
 
     def leave(self) -> None:
-        """Ends the process, now or when its current calls return; accepts no more calls."""
+        """Accepts no more calls, and ends the process now or when its current calls return."""
         self._leaving = True
         if not any(lock.locked() for lock, _ in self._lines.values()):
             self.end("was closed")
@@ -276,7 +282,7 @@ class ProviderProcess:
     def _heard(self, channel: Channel, number: int, accepted: Mapping[bytes, int], until: float) -> Any:
         kind, about, payload = channel.receive({**accepted, FAULT: LARGEST[FAULT]}, until=until)
         if about != number:
-            raise ChannelBroken("answered what nobody had asked")
+            raise ChannelBroken("answered a call that was not made")
         if kind == TEXT:
             return payload.decode("utf-8", "replace")
         try:
@@ -339,7 +345,7 @@ def _signal(number: int) -> str:
 
 
 def _search_path() -> list[str]:
-    """Our module search path, with the current folder by name unless it is gone."""
+    """Our module search path; "" in it, the current folder, is replaced by that folder's path unless it is gone."""
     try:
         here = [os.getcwd()]
     except OSError:
@@ -371,7 +377,7 @@ class HostedProvider(SeparateProcess):
     name = ""
 
     def __init__(self, name: str, operator_home: str, hermes_home: str, bounds: Bounds | None = None) -> None:
-        """Starts the process and does not wait for it."""
+        """Starts the process without waiting for it."""
         self.name = name
         self._start = partial(ProviderProcess, name, operator_home, hermes_home, bounds or Bounds())
         self._process = self._start()
@@ -387,7 +393,7 @@ class HostedProvider(SeparateProcess):
                 raise
             raise ProviderError(f"the provider {self.name} does not load: {in_words(error)}", kind="absent") from error
         for hook in OPTIONAL & frozenset(hooks):
-            setattr(self, hook, partial(self._ask, hook))
+            setattr(self, hook, partial(self._ask, hook))  # the manager calls only hooks that `implements` finds
 
     def describe(self) -> dict[str, Any]:
         """For status commands: the process, and how often it had to be started again."""
@@ -400,6 +406,7 @@ class HostedProvider(SeparateProcess):
         return found.get("there") is True
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
+        """Starts the process again if it has ended, then initializes the provider in it."""
         if self._process.ended:
             self._process, self._starts = self._start(), self._starts + 1
             self.wait_until_loaded()
@@ -422,7 +429,7 @@ class HostedProvider(SeparateProcess):
                 self._process.close()
 
     def end_process(self) -> None:
-        """Nobody will ask any more: the process ends now, or when it is done with what it is at."""
+        """Accepts no more calls and ends the process, now or when its current call returns."""
         self._process.leave()
 
     def _ask(self, hook: str, *arguments: Any, **more: Any) -> Any:
@@ -435,7 +442,7 @@ _LOADING_TAKES = 30.0  # seconds at least, because imports from a slow disk take
 
 
 def in_a_process(home: Home, settings: Settings, name: str) -> SeparateProcess:
-    """A provider in its own process, which loads in the background."""
+    """Starts a provider in its own process, with deadlines derived from those of the settings."""
     tool = settings.number("memory.provider_tool_timeout")
     bounds = Bounds(
         calls=tool + _LONGER_THAN_A_TOOL,
@@ -450,7 +457,7 @@ def in_a_process(home: Home, settings: Settings, name: str) -> SeparateProcess:
 
 
 def work(load: Callable[[str, str], Any], calls: int, deliveries: int, life: int) -> None:
-    """Answers calls until the sockets are closed; the process ends at once when the other end of `life` closes."""
+    """Answers calls until the sockets close; dies at once when the other end of `life` closes."""
     for descriptor in (calls, deliveries, life):
         os.set_inheritable(descriptor, False)  # programs that the provider starts must not inherit our descriptors
     _die_with(life)
@@ -475,6 +482,7 @@ def _die_with(life: int) -> None:
     if sys.platform == "linux":
         import fcntl
 
+        # Asks for SIGKILL instead of SIGIO when the pipe changes, and sends it to our whole process group.
         fcntl.fcntl(life, _SET_SIGNAL, signal.SIGKILL)
         fcntl.fcntl(life, fcntl.F_SETOWN, -os.getpgrp())
         fcntl.fcntl(life, fcntl.F_SETFL, fcntl.fcntl(life, fcntl.F_GETFL) | os.O_ASYNC)
@@ -483,6 +491,7 @@ def _die_with(life: int) -> None:
 
 
 def _confine(megabytes: int) -> None:
+    """Limits the memory of this process, keeps its files private, and redirects what it prints."""
     import faulthandler
     import resource
 
@@ -514,10 +523,10 @@ def _loaded(load: Callable[[str, str], Any], channel: Channel, number: int, give
 
 
 def _offer_keys(provider: Any, home: str) -> None:
-    """Puts keys from .env into the environment, where hermes-agent's providers look for them."""
+    """Puts keys from .env into the environment, where hermes-agent's providers expect them."""
     try:
         fields = list(provider.get_config_schema() or ()) if hasattr(provider, "get_config_schema") else []
-    except BaseException:  # noqa: BLE001 - whoever asks for its fields hears of it
+    except BaseException:  # noqa: BLE001 - a caller that asks for the fields gets this error
         return
     for field in fields:
         variable = str(field.get("env_var") or "") if isinstance(field, dict) else ""
@@ -597,10 +606,11 @@ def _named_only(described: Any) -> Any:
 
 
 def _fault(error: BaseException) -> bytes:
+    """An error as JSON; `_raised` makes an error from it on the other side."""
     try:
         said = str(error)[:_LONGEST_REASON]
     except Exception:  # noqa: BLE001 - an error of other people's code may break in its own __str__
-        said = "(it says nothing about itself)"
+        said = "(its message cannot be read)"
     told: dict[str, Any] = {"type": type(error).__name__[:80], "said": said, "os": isinstance(error, OSError)}
     if isinstance(error, ProviderError):
         told |= {"kind": str(error.kind), "seconds": error.seconds, "status": error.status}

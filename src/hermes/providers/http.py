@@ -1,6 +1,6 @@
 """`Remote`: calls an HTTP service with a deadline, raises one kind of error, and never shows a key.
 
-Each call is one attempt: whoever calls decides whether to try again.
+Each call is one attempt: the caller decides whether to try again.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
     Shape = type | tuple[type, ...] | dict[str, Any] | list[Any] | None
 
-_LARGEST_ANSWER = 16 << 20
-_LONGEST_QUOTE = 300
-_SHORTEST_SECRET = 6
-_NO_ANSWER = object()
-_MISSING = (404, 410)
+_LARGEST_ANSWER = 16 << 20  # bytes
+_LONGEST_QUOTE = 300  # characters of a service's message in an error
+_SHORTEST_SECRET = 6  # characters; to hide a shorter one would blank out ordinary words
+_NO_ANSWER = object()  # None is a possible value of `otherwise`
+_MISSING = (404, 410)  # not found, gone
 _BUSY = frozenset({408, 425})  # like 5xx: the same request may work later
-_MARKUP = re.compile(r"<[^>]{0,500}>")
+_MARKUP = re.compile(r"<[^>]{0,500}>")  # proxies answer with pages of HTML
 
 
 class Remote:
-    """One service. `bearer` is the key it is sent; that and `secrets` never appear in an error."""
+    """One service; `bearer` is sent as its key. Neither that key nor the `secrets` ever appear in an error."""
 
     def __init__(
         self,
@@ -52,15 +52,19 @@ class Remote:
         self._timeout = timeout
 
     def get(self, path: str, *, params: Mapping[str, Any] | None = None, expect: Shape = dict, **more: Any) -> Any:
+        """Requests a path and expects an object."""
         return self.request("GET", path, params=params, expect=expect, **more)
 
     def post(self, path: str, body: Any = None, *, expect: Shape = dict, **more: Any) -> Any:
+        """Sends a body as JSON and expects an object."""
         return self.request("POST", path, body, expect=expect, **more)
 
     def put(self, path: str, body: Any = None, *, expect: Shape = None, **more: Any) -> Any:
+        """Sends a body as JSON and accepts any answer, even an empty one."""
         return self.request("PUT", path, body, expect=expect, **more)
 
     def delete(self, path: str, body: Any = None, *, expect: Shape = None, **more: Any) -> Any:
+        """Sends a DELETE, with a body if the service wants one, and accepts any answer, even an empty one."""
         return self.request("DELETE", path, body, expect=expect, **more)
 
     def request(
@@ -76,9 +80,10 @@ class Remote:
         files: Any = None,
         otherwise: Any = _NO_ANSWER,
     ) -> Any:
-        """One call; `expect=None` accepts any answer except HTML, even an empty one; `expect=str` returns text.
+        """Makes one call and returns the decoded answer, or raises a `ProviderError` that says whether waiting helps.
 
-        `otherwise` is returned if the service answers "not found".
+        `expect` is the shape of the JSON (see `misfit`). None accepts any answer except HTML, even an empty one; str
+        returns the text. `otherwise` is returned if the service answers "not found".
         """
         sent = {**self._headers, **(headers or {})}
         arguments: dict[str, Any] = {"headers": sent, "params": _sendable(params)}
@@ -89,6 +94,7 @@ class Remote:
             sent.setdefault("Content-Type", "application/json")
         seconds = timeout or self._timeout
         end = time.monotonic() + seconds
+        # httpx limits each read, so a service that trickles could take forever; this limits the whole call.
         waiting = {CANCELLED: lambda: time.monotonic() > end}
         url = f"{self.base_url}/{path.lstrip('/')}"
         try:
@@ -168,7 +174,11 @@ class Remote:
 
 
 def misfit(shape: Shape, found: Any, where: str = "the answer") -> str:
-    """How a value differs from the expected shape; empty if it fits."""
+    """Describes how a value differs from the expected shape; empty if it fits.
+
+    A shape is a type, a list with the shape of every item, or a dict of keys and shapes; a key that ends in "?" is
+    optional. Answers may have more keys.
+    """
     if shape is None or shape is Any:
         return ""
     if isinstance(shape, dict):
@@ -187,6 +197,7 @@ def misfit(shape: Shape, found: Any, where: str = "the answer") -> str:
         if not isinstance(found, list):
             return f"{where} is {type(found).__name__}, not a list"
         return next((wrong for i, each in enumerate(found) if (wrong := misfit(shape[0], each, f"{where}[{i}]"))), "")
+    # Python counts True as an int, but JSON does not.
     fits = isinstance(found, shape) and (shape is bool or not isinstance(found, bool))
     return "" if fits else f"{where} is {type(found).__name__}"
 

@@ -51,12 +51,12 @@ if TYPE_CHECKING:
 
     Messages = Sequence[Mapping[str, Any]]
 
-_current = threading.local()
+_current = threading.local()  # depth and home of the provider code that runs in a thread
 _everywhere = [False]
 
 
 def everything_is_a_provider() -> None:
-    """Marks this process as a provider's: code in all its threads counts as the provider's."""
+    """Marks this process as a provider's, so that code in every thread counts as the provider's."""
     _everywhere[0] = True
 
 
@@ -73,6 +73,7 @@ def home_of_the_caller() -> str:
 
 @contextmanager
 def running_for(home: str) -> Iterator[None]:
+    """Runs provider code in this thread for a home: marks the calls it makes, and answers `home_of_the_caller`."""
     before = getattr(_current, "home", "")
     _current.depth = getattr(_current, "depth", 0) + 1
     _current.home = home
@@ -85,7 +86,8 @@ def running_for(home: str) -> Iterator[None]:
 
 CUT = "[… more was recalled than fits]"
 _CHARACTERS_PER_TOKEN = 12  # more than any script needs; limits what is counted exactly
-_SHORTEST_REPEATED = 8
+_SHORTEST_REPEATED = 8  # characters of a line; shorter ones may recur without being the same fact
+# What providers put before a fact: indentation, bullets, a number, a short label in brackets such as a score.
 _LEADING = re.compile(r"^[\s\-*•>]*(?:\d{1,3}[.)]\s+)?(?:\[[^\]\n]{0,24}\]\s*)?")
 _NO_WORD = re.compile(r"[\W_]+")
 
@@ -130,6 +132,7 @@ def _key(line: str) -> str:
 
 
 def _shares(costs: list[int], budget: int) -> list[int]:
+    # From the smallest text to the largest, so that each leaves what it does not need to those that come after it.
     shares, left = [0] * len(costs), max(budget, 0)
     for position, index in enumerate(sorted(range(len(costs)), key=costs.__getitem__)):
         shares[index] = min(costs[index], left // (len(costs) - position))
@@ -157,14 +160,14 @@ def _cut(text: str, budget: int) -> str:
 
 Answer = TypeVar("Answer")
 _OTHERS_DELIVER = 2.0  # seconds until we check again whether another process has delivered
-_HANGS_AFTER = 60.0
+_HANGS_AFTER = 60.0  # seconds of one delivery, after which the person hears about it
 
 
 class ProviderHandle:
     """One provider of the manager, with its two workers, its outbox and its health.
 
     The worker `calls` answers a turn that waits; `deliveries` starts the provider, stores, and switches sessions, in
-    order. No failure of the provider leaves these workers.
+    order. Two workers, so that a slow delivery does not delay a recall. No failure of the provider leaves them.
     """
 
     def __init__(
@@ -192,7 +195,7 @@ class ProviderHandle:
         self.problem = ""
         self.tools: list[str] = []
         self._switch = 0
-        self.heard = threading.Event()  # set once the provider has been told about the current session
+        self.heard = threading.Event()  # set once the provider knows the current session
         self.heard.set()
         self.gave_up = False
         self._start: Callable[[], object] | None = None
@@ -200,12 +203,13 @@ class ProviderHandle:
         self._closing = False
 
     def hook(self, name: str, *arguments: Any, optional: dict[str, Any]) -> Callable[[], Any]:
-        """A function that calls a hook of the provider, with the optional arguments that its signature names."""
+        """Returns a function that calls a hook with the optional arguments that its signature names."""
         if not implements(self.provider, name):
             return lambda: None
         return lambda: call(getattr(self.provider, name), *arguments, optional=optional)
 
     def mode_and_tools(self) -> tuple[object, Any]:
+        """The provider's own recall mode and its tools, both as yet unchecked."""
         return getattr(self.provider, "recall_mode", ""), self.provider.get_tool_schemas()
 
     # -- asking: somebody waits ---------------------------------------------------------------------------------------
@@ -217,14 +221,17 @@ class ProviderHandle:
         return self.gave_up
 
     def begin(self, work: Callable[[], Answer]) -> Job[Answer]:
+        """Starts a call for which a turn waits."""
         return self.calls.begin(self._guarded(work))
 
     def ask(self, work: Callable[[], Answer], timeout: float) -> Answer:
+        """Makes a call and waits for it; raises `TimedOut`, or what the provider raised."""
         return self.begin(work).wait(timeout)
 
     # -- delivering: nobody waits -------------------------------------------------------------------------------------
 
     def start(self, initialize: Callable[[], object]) -> Job[None]:
+        """Queues the start; a start that fails is repeated after the pause that the health asks for."""
         self._start = initialize
         return self.deliveries.begin(self._work)
 
@@ -243,14 +250,14 @@ class ProviderHandle:
         self.deliveries.post(self._work)
 
     def warm(self, work: Callable[[], object]) -> None:
-        """Runs something in the background that may be skipped."""
+        """Runs something in the background, unless the provider is not ready or paused; nothing repeats it."""
         self.deliveries.post(lambda: self._quietly(work) if self.ready and not self.health.rests else None)
 
     def switch(self, number: int, work: Callable[[], object], initialize: Callable[[], object]) -> None:
-        """Tells the provider about another session; until then it is not asked to recall.
+        """Announces another session to the provider, which is not asked to recall before it knows it.
 
         A later start uses that session too (`initialize`). A recall that is still running could leave results of the
-        old session in the provider, so the provider is told again afterwards.
+        old session in the provider, so the session is announced again afterwards.
         """
         self._switch = number
         self._start = initialize if self._start is not None else None
@@ -288,12 +295,14 @@ class ProviderHandle:
         return self.deliveries.begin(lambda: self._quietly(self.provider.shutdown))
 
     def stop(self) -> None:
+        """Stops both workers and ends the provider's process, if it has one."""
         self.calls.close()
         self.deliveries.close()
         if isinstance(self.provider, SeparateProcess):
             self.provider.end_process()
 
     def report(self) -> dict[str, Any]:
+        """The state, queue and process of the provider, as status commands show them."""
         found = {"name": self.name, "mode": self.mode, "ready": self.ready, "tools": self.tools}
         waiting, aside = len(self.outbox.names()), self.outbox.set_aside()
         problem = {"problem": self.problem} if self.problem else {}
@@ -322,6 +331,7 @@ class ProviderHandle:
             self.health.worked(DELIVERY)
 
     def _notice_hanging(self) -> None:
+        """Counts a delivery that never returns as a failure: its worker cannot, because it waits itself."""
         since = self._handing_over_since
         if since is not None and time.monotonic() - since > _HANGS_AFTER:
             self.health.failed(DELIVERY, ProviderError("a delivery has not returned for a long time", kind="slow"))
@@ -386,8 +396,8 @@ class ProviderHandle:
 
 BUILT_IN = "builtin"
 MODES = ("hybrid", "context", "tools")
-_MOST_TOOLS = 64
-_LEAST_SECONDS = 0.1
+_MOST_TOOLS = 64  # of one provider
+_LEAST_SECONDS = 0.1  # to describe its tools, even if starting took all the time
 _RECALLING = frozenset({"session_search", "context_expand"})  # they return what is stored already
 _log = logging.getLogger(__name__)
 _log.addHandler(logging.NullHandler())  # a library must not print by itself
@@ -397,15 +407,15 @@ _log.addHandler(logging.NullHandler())  # a library must not print by itself
 class Limits:
     """What all external memory together may cost."""
 
-    recall_tokens: int = 2000
-    recall_seconds: float = 3.0
-    tool_seconds: float = 30.0
-    drain_seconds: float = 5.0
-    prompt_tokens: int = 1500
+    recall_tokens: int = 2000  # of the text recalled for one turn
+    recall_seconds: float = 3.0  # that a turn waits for recall, and a session for the providers to start
+    tool_seconds: float = 30.0  # of one tool call
+    drain_seconds: float = 5.0  # for the last deliveries when the program ends
+    prompt_tokens: int = 1500  # of the providers' static texts in the system prompt
 
 
 class MemoryManager:
-    """One session's providers. `mode` is hybrid, context (recall, no tools) or tools (no recall)."""
+    """Drives one session's providers; `mode` is hybrid, context (recall, no tools) or tools (no recall)."""
 
     def __init__(
         self,
@@ -456,17 +466,19 @@ class MemoryManager:
         return True
 
     def serve(self, *, tell: Callable[[str], None], known: Callable[[], Iterable[str]]) -> None:
-        """Lets the providers continue with another session, which has its own person and prompt."""
+        """Hands the providers to another session, which has its own notices (`tell`) and prompt (`known`)."""
         self._tell, self._known = tell, known
 
     def names(self) -> list[str]:
+        """The providers' names, the built-in one first."""
         return [each.name for each in self._handles]
 
     def get_provider(self, name: str) -> Any:
+        """The provider of that name; None if this session does not use it."""
         return next((each.provider for each in self._handles if each.name == name), None)
 
     def initialize_all(self, session_id: str, **kwargs: Any) -> None:
-        """Starts all providers at once and waits as long as a recall may take; later ones go on in the background."""
+        """Starts all providers at once and waits as long as a recall may take; slower ones start in the background."""
         kwargs.setdefault("hermes_home", self._home)
         self._identity = kwargs
         end = time.monotonic() + self.limits.recall_seconds
@@ -497,6 +509,7 @@ class MemoryManager:
         return sum(each.outbox.take_back() for each in self._handles)
 
     def status(self) -> list[dict[str, Any]]:
+        """One report for each provider, for status commands."""
         return [each.report() for each in self._handles]
 
     # -- recall --------------------------------------------------------------------------------------------------------
@@ -510,6 +523,7 @@ class MemoryManager:
         return merge([text for _, text in found], budget=self.limits.prompt_tokens)
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:
+        """Announces a person's message to the providers and waits for none of them."""
         for each in self._usable("on_turn_start"):
             if not each.calls.busy:
                 each.begin(each.hook("on_turn_start", turn_number, message, optional=kwargs))
@@ -517,6 +531,7 @@ class MemoryManager:
     def prefetch_all(self, query: str, *, session_id: str = "") -> str:
         """What the providers know about the query, within the deadline and the budget."""
         began = time.monotonic()
+        # Wait a moment for a provider that does not know the current session yet, but leave time for the recall itself.
         patient_until = began + self.limits.recall_seconds / 4
         switches = self._switches
         asked = [
@@ -540,6 +555,7 @@ class MemoryManager:
     # -- tools ---------------------------------------------------------------------------------------------------------
 
     def get_all_tool_schemas(self) -> list[dict[str, Any]]:
+        """The tools that may be offered to a model, as bare function descriptions."""
         return [schema for _, schema in self._tools.values()]
 
     def handle_tool_call(self, tool_name: str, args: Mapping[str, Any], **kwargs: Any) -> str:
@@ -586,16 +602,18 @@ class MemoryManager:
         self._put_all("on_memory_write", write)
 
     def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **kwargs: Any) -> None:
+        """Reports the result of a delegated task, through the outbox."""
         done = {"task": task, "result": result, "child_session_id": child_session_id, "more": kwargs}
         self._put_all("on_delegation", done)
 
     # -- the life of a session -----------------------------------------------------------------------------------------
 
     def on_session_end(self, messages: Messages, *, session_id: str = "") -> None:
+        """Gives the messages of a session that ends to the providers, through the outbox."""
         self._put_all("on_session_end", {"messages": self._plain(messages), "session_id": session_id})
 
     def on_session_switch(self, new_session_id: str, *, reason: str = "", **kwargs: Any) -> None:
-        """`reason` is resume, branch, reset, new or compression; a provider recalls only after it was told."""
+        """Announces a new session id to all; `reason` is resume, branch, reset, new or compression."""
         if inside_a_provider():
             return
         self._switches += 1
@@ -609,7 +627,7 @@ class MemoryManager:
             )
 
     def on_pre_compress(self, messages: Messages) -> str:
-        """What the summary of these messages should keep, according to the providers."""
+        """Asks the providers what the summary of these messages should keep."""
         given = self._plain(messages)
         asked = self._usable("on_pre_compress")
         found = self._ask_all(asked, lambda each: lambda: each.provider.on_pre_compress(given))
@@ -623,7 +641,7 @@ class MemoryManager:
         work: Callable[[ProviderHandle], Callable[[], object]],
         began: float | None = None,
     ) -> list[tuple[ProviderHandle, str]]:
-        """Asks all providers at the same time, with one deadline."""
+        """Asks all providers at the same time, with one deadline; only a recall (`began`) counts as a success."""
         if inside_a_provider():
             return []
         count = began is not None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Store = Callable[[str, list[Messages], str], None]  # session, turns, key
 
 Client = TypeVar("Client")
-LONGEST_QUERY = 2_000
+LONGEST_QUERY = 2_000  # characters
 _NOT_SAVED = ("unreachable", "limited", "key", "missing", "refused", "absent")  # nothing was stored in these cases
 _NO_ID = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -42,6 +42,7 @@ class Turn:
     key: str  # the same for every attempt
 
     def spoken(self) -> list[dict[str, str]]:
+        """The exchange as two messages in OpenAI's format, without tool calls."""
         return [{"role": "user", "content": self.user}, {"role": "assistant", "content": self.assistant}]
 
 
@@ -56,10 +57,11 @@ class Entry:
 
 
 class ServiceProvider(MemoryProvider, Generic[Client]):
-    """A subclass has `FIELDS` (its configuration), `TOOLS` (schemas), `_connect`, and a method named after each tool.
+    """The base of the bundled providers; `Client` is the type of the object that talks to the service.
 
-    It stores turns in `_store_turn`, and mirrors curated memory in `_keep` and `_withdraw`. Each of them may be called
-    again with the same argument.
+    A subclass has `FIELDS` (its configuration), `TOOLS` (schemas), `_connect`, and a method named after each tool. It
+    stores turns in `_store_turn`, and mirrors curated memory in `_keep` and `_withdraw`. Each of them may be called
+    again with the same argument, and must then store nothing twice.
     """
 
     FIELDS: ClassVar[tuple[dict[str, Any], ...]] = ()
@@ -99,6 +101,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         return not self._missing(self._configured(home_of_the_caller()))
 
     def initialize(self, session_id: str, **kwargs: Any) -> None:
+        """Reads the configuration and creates the client; raises a ProviderError that names missing settings."""
         self._home = str(kwargs.get("hermes_home") or home_of_the_caller())
         self._config = self._configured(self._home)
         if missing := self._missing(self._config):
@@ -117,6 +120,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         return [dict(schema) for schema in self.TOOLS]
 
     def handle_tool_call(self, tool_name: str, args: dict[str, Any], **kwargs: Any) -> str:
+        """Runs the method named after the tool; its errors become the tool's result, so that the model can react."""
         names = [str(schema["name"]) for schema in self.get_tool_schemas()]
         if tool_name not in names:
             return tool_error(f"{self.name} has no tool {tool_name!r}; its tools are {', '.join(names)}")
@@ -128,6 +132,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
             return tool_error(error)
 
     def system_prompt_block(self) -> str:
+        """The text in `providers/text/NAME.md`."""
         with open(os.path.join(TEXTS, f"{self.name}.md"), encoding="utf-8") as file:
             return file.read().strip()
 
@@ -140,6 +145,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         messages: list[dict[str, Any]] | None = None,
         idempotency_key: str = "",
     ) -> None:
+        """Stores the turn with `_store_turn`, unless no person takes part (cron, flush, subagents)."""
         if self._writes:
             turn = Turn(
                 user=self._storable(user_content),
@@ -153,6 +159,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
     def on_memory_write(
         self, action: str, target: str, content: str, metadata: Mapping[str, Any] | None = None
     ) -> None:
+        """Translates a write to curated memory into `_keep`, `_withdraw` or `_replace`."""
         if not self._writes:
             return
         given = metadata or {}
@@ -177,6 +184,7 @@ class ServiceProvider(MemoryProvider, Generic[Client]):
         return [dict(field) for field in self.FIELDS if not field.get("file_only")]
 
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, Any]:
+        """The effective configuration; secrets only as "set" or "not set"."""
         secret = {field["key"] for field in self.FIELDS if field.get("secret")}
         shown = {**provider_config, **self._config}
         return {key: ("set" if value else "not set") if key in secret else value for key, value in shown.items()}
@@ -209,20 +217,22 @@ class TurnBatches:
         self._store = store
 
     def add(self, session: str, turn: Messages, key: str, *, together: int) -> None:
-        """Stores turns once `together` of them wait; turns that wait for other sessions are stored at once."""
+        """Stores a session's turns once `together` of them wait; turns that wait for other sessions are stored now."""
         if together <= 1:
             self._store(session, [turn], key)
             return
+        # A killed program never finished its sessions.
         for other in self._all():
             if other != session:
                 self.finish(other)
+        # An earlier attempt with this key may have written the turn and then failed to store the batch.
         waiting = [each for each in self._all().get(session) or () if each["key"] != key]
         save_config(self._file, self._home, {session: [*waiting, {"key": key, "turn": turn}]})
         if len(waiting) + 1 >= together:
             self.finish(session)
 
     def finish(self, session: str) -> None:
-        """Stores the turns of a session that wait."""
+        """Stores the waiting turns of a session now, however few there are."""
         if waiting := self._all().get(session):
             self._store(session, [each["turn"] for each in waiting], str(waiting[-1]["key"]))
             save_config(self._file, self._home, {session: None})
@@ -238,7 +248,7 @@ class SendOnce:
     """
 
     def __init__(self) -> None:
-        self._unsure = {""}
+        self._unsure = {""}  # keys that may have arrived; "" stands for the first key after a start
 
     def send(self, key: str, send: Callable[[], object], *, arrived: Callable[[], object]) -> None:
         """Calls `send` unless `arrived` finds that the service already has the data."""
@@ -254,6 +264,7 @@ class SendOnce:
 
 def forget_all(listing: Callable[[], Iterable[str]], forget: Callable[[str], object]) -> tuple[int, int]:
     """Deletes everything that `listing` returns, page after page; returns how many are gone and how many are left."""
+    # A listing may still show what was just deleted, so what was tried once is not tried again.
     tried: set[str] = set()
     while fresh := (listed := set(listing())) - tried:
         for each in fresh:
@@ -263,7 +274,7 @@ def forget_all(listing: Callable[[], Iterable[str]], forget: Callable[[str], obj
 
 
 def text_of(args: dict[str, Any], key: str) -> str:
-    """A required text argument of a tool."""
+    """A text that a tool requires; a ProviderError if it is missing or empty."""
     text = args.get(key)
     if not isinstance(text, str) or not text.strip():
         raise ProviderError(f"this tool needs {key}, a text", kind="refused")
@@ -271,6 +282,7 @@ def text_of(args: dict[str, Any], key: str) -> str:
 
 
 def count_of(args: dict[str, Any], key: str, default: int, most: int) -> int:
+    """A number from the arguments of a tool, between 1 and `most`."""
     return min(max(int(args.get(key) or default), 1), most)
 
 
@@ -293,7 +305,7 @@ def question(query: str) -> str:
 
 
 def plain_id(text: str, longest: int = 100) -> str:
-    """The text as an id that services accept."""
+    """The text as an id that services accept: letters, digits, "_" and "-"; "default" if nothing is left."""
     return _NO_ID.sub("-", text).strip("-")[:longest] or "default"
 
 
@@ -307,7 +319,7 @@ def distinct_id(text: str, longest: int = 100) -> str:
 
 
 def digest(text: str, longest: int = 24) -> str:
-    """A short digest of a text."""
+    """The first hexadecimal digits of a text's SHA-256."""
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:longest]
 
 

@@ -26,13 +26,14 @@ if TYPE_CHECKING:
 
     from hermes.providers.service import Entry, Turn
 
+# Names of files and folders that brv uses.
 _KNOWN = "registry.json"  # lists where each project keeps its history
 _PROJECTS = "projects"
 _PROJECT = ".brv"
 _TREE = "context-tree"
 _CONFIG = "config.json"
-_OURS = "hermes"
-_SHORT_FORMS = (".abstract.md", ".overview.md")
+_OURS = "hermes"  # the folder of our notes in the tree
+_SHORT_FORMS = (".abstract.md", ".overview.md")  # summaries that brv writes next to a note
 
 
 class Tree:
@@ -55,7 +56,7 @@ class Tree:
         return sorted(os.path.relpath(path, self._root) for path in self._files())
 
     def state(self) -> dict[str, int]:
-        """The modification time of each note."""
+        """The modification time of each note, which shows what brv has written since."""
         return {path: os.stat(path).st_mtime_ns for path in self._files()}
 
     def keep(self, target: str, text: str) -> None:
@@ -64,6 +65,7 @@ class Tree:
             folder.replace(_name(text), f"# Curated memory ({target})\n\n{text}\n".encode("utf-8", "replace"))
 
     def withdraw(self, target: str, text: str) -> None:
+        """Deletes the note that `keep` made of this text, if it is there."""
         folder = Folder.open(os.path.join(self._root, _OURS, target))
         if folder is not None:
             with folder:
@@ -100,12 +102,13 @@ def _name(text: str) -> str:
     return f"mem_{digest(text, 12)}.md"
 
 
-_PROTOCOL = "2025-06-18"
+_PROTOCOL = "2025-06-18"  # version of MCP
 _LARGEST_ANSWER = 16 << 20
 _PIECE = 1 << 16
 _START_SECONDS = 30.0
-_END_SECONDS = 2.0
-_LONGEST_QUOTE = 300
+_END_SECONDS = 2.0  # to end when asked, before it is killed
+_LONGEST_QUOTE = 300  # characters of what brv says in an error
+# brv gives the cause of a failure only as text.
 _WRONG_KEY = re.compile(r"\b40[13]\b|unauthori[sz]ed|invalid api key|not authenticated", re.IGNORECASE)
 _LIMITED = re.compile(r"\b429\b|rate.?limit|too many requests", re.IGNORECASE)
 _WAIT = re.compile(r"retry.?after\D{0,10}(\d+)", re.IGNORECASE)
@@ -128,12 +131,13 @@ class Brv:
         self._lock = threading.Lock()
 
     def call(self, tool: str, arguments: dict[str, Any], seconds: float) -> str:
-        """The text a tool answers with."""
+        """Calls a tool and returns its text; raises a ProviderError if it fails or misses the deadline."""
         end = time.monotonic() + seconds
         if not self._lock.acquire(timeout=seconds):
             raise ProviderError("brv is busy with something else", kind="slow")
         try:
             if not self._is_running():
+                # A recall must not wait for the start; a longer call may.
                 self._start(max(end, time.monotonic() + _START_SECONDS) if seconds > _START_SECONDS else end)
             answer = self._request("tools/call", {"name": tool, "arguments": arguments}, end)
         finally:
@@ -147,6 +151,7 @@ class Brv:
                 self._start(time.monotonic() + _START_SECONDS)
 
     def close(self) -> None:
+        """Ends the program; the next call starts it again."""
         process, self._process, self._buffer = self._process, None, b""
         if process is None:
             return
@@ -262,21 +267,25 @@ class Brv:
         return ProviderError(said, kind="busy")
 
 
+# Where brv may be if it is not on PATH.
 _PLACES = ("~/.brv-cli/bin/brv", "/usr/local/bin/brv", "~/.npm-global/bin/brv")
 _MISSING = (
     "the program brv was not found; install it with `npm install -g byterover-cli`, or set its path with "
     "`hermes memory setup byterover`"
 )
+# A recall gets a little less time than a turn waits for it (`Limits.recall_seconds` in providers/manager.py).
 _RECALL_SECONDS, _QUERY_SECONDS, _CURATE_SECONDS = 2.6, 25.0, 60.0
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.1  # between two looks for new notes
+# Characters.
 _SHORTEST_QUERY, _SHORTEST_ANSWER, _LONGEST_ANSWER = 10, 20, 8_000
 _LONGEST_QUERY, _LONGEST_SIDE, _LONGEST_MESSAGE = 5_000, 2_000, 500
 _LAST_MESSAGES, _SHOWN = 10, 50
+# What brv answers when it finds nothing.
 _NOTHING = ("No matching knowledge found", "Context tree is empty")
 
 
 class ByteRoverProvider(ServiceProvider[Brv]):
-    """External memory in ByteRover's notes."""
+    """External memory in ByteRover's notes, which its own model reads and writes."""
 
     name = "byterover"
 
@@ -349,12 +358,13 @@ class ByteRoverProvider(ServiceProvider[Brv]):
         return ""
 
     def check_connection(self) -> str:
+        """Asks brv a question, which also shows whether its model answers."""
         self._asked("What do you know about the person?", _QUERY_SECONDS)
         return f"brv answers, {len(self._tree.notes()):,} notes in {self._tree.folder}"
 
     def _forget(self) -> str:
         notes = len(self._tree.notes())
-        self.shutdown()
+        self.shutdown()  # first, so that it writes nothing more
         history = remove_history(self._tree.folder)
         self._tree.remove()
         kept = f" and brv's history of them in {history}" if history else ""
@@ -371,10 +381,12 @@ class ByteRoverProvider(ServiceProvider[Brv]):
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def brv_query(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Answers a question from the notes, with the model that brv uses."""
         found = self._asked(text_of(args, "query")[:_LONGEST_QUERY], _QUERY_SECONDS)
         return {"result": found or "nothing is noted about this yet"}
 
     def brv_curate(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Has brv note something, and waits until a note appears: brv reports success even if none does."""
         before = self._tree.state()
         self._note(clean(text_of(args, "content")))
         end = time.monotonic() + float(self._config["curate_wait"])
@@ -390,12 +402,14 @@ class ByteRoverProvider(ServiceProvider[Brv]):
         return {"result": "noted", "stored": True, "notes": sorted(map(os.path.basename, changed))}
 
     def brv_status(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Lists notes, and counts the calls that changed none."""
         self._count_empty()
         notes = self._tree.notes()
         counts = {"curated": self._curated, "of_which_changed_nothing": self._empty}
         return {"status": self.check_connection(), **counts, "notes": notes[:_SHOWN], "total": len(notes)}
 
     def brv_forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Deletes one note by its name."""
         note = text_of(args, "note")
         self._tree.forget(note)
         return {"result": "forgotten", "note": note}
@@ -420,7 +434,7 @@ class ByteRoverProvider(ServiceProvider[Brv]):
 
 
 def remove_history(folder: str) -> str:
-    """Removes the history of the project in a folder; returns its path, empty if there was none."""
+    """Removes brv's history of a folder's notes; returns its path, empty if there was none."""
     place = data_folder()
     projects = read_elsewhere(os.path.join(place, _KNOWN)).get("projects")
     known = projects.get(os.path.realpath(folder)) if isinstance(projects, dict) else None

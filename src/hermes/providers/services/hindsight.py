@@ -36,11 +36,12 @@ if TYPE_CHECKING:
 CLOUD = "https://api.hindsight.vectorize.io"
 FRESH = ("world", "experience")  # what was just said; the server turns it into observations later
 TYPES = ("observation", *FRESH)
-_RECALL_SECONDS = 3.0
+_RECALL_SECONDS = 3.0  # as long as a turn waits
 _FACT = {"id": str, "text": str}
 
 
 def _bank(bank: str) -> str:
+    """The path of a bank, which is what Hindsight calls a separate memory."""
     return f"/v1/default/banks/{quote(bank, safe='')}"
 
 
@@ -48,7 +49,7 @@ _HEADING = "## Hindsight Memory"
 
 
 class HindsightProvider(ServiceProvider[Remote]):
-    """External memory in Hindsight."""
+    """External memory in Hindsight: facts in a bank, one bank for each person unless the template says otherwise."""
 
     name = "hindsight"
 
@@ -106,7 +107,7 @@ class HindsightProvider(ServiceProvider[Remote]):
         session = session_id or self._session_id
         thought = self._thought(asked, session)
         with self._lock:
-            if session == self._session_id:
+            if session == self._session_id:  # it may have changed while the model was thinking
                 self._prepared[session] = thought
 
     def _store_turn(self, turn: Turn) -> None:
@@ -160,6 +161,7 @@ class HindsightProvider(ServiceProvider[Remote]):
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def hindsight_retain(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Stores a fact at once; the same text is stored only once."""
         content = clean(text_of(args, "content"))
         about = str(args.get("context") or self._config["retain_context"])
         more = [str(each) for each in args.get("tags") or ()] if isinstance(args.get("tags"), list) else []
@@ -169,15 +171,18 @@ class HindsightProvider(ServiceProvider[Remote]):
         return {"result": "stored", "document_id": document}
 
     def hindsight_recall(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Finds memories for a query, as numbered lines and with their ids."""
         found = self._found(text_of(args, "query"), self._session_id)
         lines = [f"{number}. {each['text']}" for number, each in enumerate(found, 1)]
         memories = [{"id": each["id"], "text": each["text"]} for each in found]
         return {"result": "\n".join(lines) or "nothing is known about this yet", "memories": memories}
 
     def hindsight_reflect(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Has the server reason about a question with what it knows."""
         return {"result": self._thought(text_of(args, "query"), self._session_id) or "nothing is known about this yet"}
 
     def hindsight_forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Deletes the documents that a memory was made from, and with them all memories made from them."""
         memory_id = text_of(args, "memory_id")
         bank = self._bank(self._session_id)
         documents = self._sources(bank, memory_id)

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from hermes.providers.service import Entry, Turn
 
 SECTION = "hermes-memory-store"  # of `plugins` in config.yaml
-RECALLED = 5
-_SHORTEST_QUERY = 2
+RECALLED = 5  # facts for a turn
+_SHORTEST_QUERY = 2  # characters
 _NEAR_THE_BEST = 0.4  # of the best score; facts that only share a common word are left out
 
 
@@ -39,10 +39,10 @@ class HolographicProvider(ServiceProvider[Reasoner]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._lock = threading.RLock()  # a turn that waits and what is delivered come from two threads
+        self._lock = threading.RLock()  # recall and delivery call from two threads
 
     def _configured(self, hermes_home: str) -> dict[str, Any]:
-        """The settings under `plugins.hermes-memory-store`, with defaults; words such as "false" mean what they say."""
+        """The settings under `plugins.hermes-memory-store`, with defaults; the text "false" is read as false."""
         given = (load_settings(home_of(hermes_home)).get("plugins") or {}).get(SECTION) or {}
         return {
             field["key"]: typed(field, given.get(field["key"], field["default"]), f"plugins.{SECTION}.{field['key']}")
@@ -101,19 +101,21 @@ class HolographicProvider(ServiceProvider[Reasoner]):
                 store.remove(fact_id)
 
     def _replace(self, old: Entry, new: Entry) -> None:
+        """Marks the old fact as superseded instead of deleting it, so that its history stays."""
         with self._lock:
             self._keep(new, replaced=self._opened().store.mirrored(old.target, old.text))
 
     def on_session_end(
         self, messages: list[dict[str, Any]], *, session_id: str = "", idempotency_key: str = ""
     ) -> None:
+        """Stores what the person stated in the session, unless it is a secret or a threat."""
         if not (self._writes and self._config.get("auto_extract")):
             return
         for statement in statements_in(messages):
             try:
                 screen(statement.text)
             except WriteRefused:
-                continue  # a threat or a secret is not stored; nobody is there to be told
+                continue  # a threat or a secret is not stored; the session is over, so there is nobody to report it to
             with self._lock:
                 session = session_id or self._session_id
                 self._opened().store.add(
@@ -127,6 +129,7 @@ class HolographicProvider(ServiceProvider[Reasoner]):
             self._api = None
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
+        """Saves the values in config.yaml, under `plugins.hermes-memory-store`."""
         known = {field["key"]: field for field in self.FIELDS}
         typed_values = {key: typed(known[key], value, key) for key, value in values.items() if key in known}
         set_plugin(home_of(hermes_home), SECTION, typed_values)
@@ -141,11 +144,13 @@ class HolographicProvider(ServiceProvider[Reasoner]):
         return [path] if path and not path.startswith(self._home + os.sep) else []
 
     def forget_person(self) -> str:
+        """Deletes nothing: the file is in the person's home, and goes with it."""
         return "keeps its facts in the home, and they go with it"
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def fact_store(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Runs one of the actions on facts: add, search, probe, related, reason, contradict, update, remove, list."""
         action, reasoner = args.get("action"), self._opened()
         actions: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "add": self._add,
@@ -163,6 +168,7 @@ class HolographicProvider(ServiceProvider[Reasoner]):
         return actions[action](args)
 
     def fact_feedback(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Raises or lowers the trust in a fact that was helpful or unhelpful."""
         action = args.get("action")
         if action not in ("helpful", "unhelpful"):
             raise WriteRefused(f"action must be helpful or unhelpful, not {action!r}", kind="arguments")

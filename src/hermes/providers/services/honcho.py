@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from hermes.providers.service import Entry, Turn
 
 CLOUD = "https://api.honcho.dev"
-LONGEST_QUERY = 10_000
-LEVELS = ("minimal", "low", "medium", "high", "max")
+LONGEST_QUERY = 10_000  # characters
+LEVELS = ("minimal", "low", "medium", "high", "max")  # how much Honcho reasons about a question
 _MOST = 100  # messages or conclusions in one request
 _CONCLUSION = {"id": str, "content": str}
 _MESSAGE = {"id": str, "content": str, "peer_id": str}
@@ -55,6 +55,7 @@ class Honcho:
     # --- what there is ------------------------------------------------------------------------------------------------
 
     def ensure_workspace(self) -> None:
+        """Creates the workspace if it does not exist."""
         self._remote.post("/v3/workspaces", {"id": self.workspace}, expect={"id": str})
 
     def ensure_peers(self, peers: Iterable[str]) -> None:
@@ -66,6 +67,7 @@ class Honcho:
             self._ready = True
 
     def ensure_session(self, session: str, peers: dict[str, dict[str, bool]]) -> None:
+        """Creates the session with its peers, and what they observe, if it does not exist."""
         self.ensure_peers(peers)
         body = {"id": session, "peers": peers}
         self._remote.post(f"{self._root}/sessions", body, expect={"id": str})
@@ -80,6 +82,7 @@ class Honcho:
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def add_messages(self, session: str, messages: list[dict[str, Any]]) -> None:
+        """Adds messages to a session, in as many requests as Honcho's limit needs."""
         for start in range(0, len(messages), _MOST):
             body = {"messages": messages[start : start + _MOST]}
             self._remote.post(f"{self._session(session)}/messages", body, expect=[{"id": str}])
@@ -91,6 +94,7 @@ class Honcho:
         return int(self._remote.post(path, body, expect=shape, otherwise={"total": 0})["total"])
 
     def search(self, peer: str, query: str, limit: int) -> list[dict[str, Any]]:
+        """Finds messages of a peer."""
         return list(
             self._remote.post(f"{self._peer(peer)}/search", {"query": query, "limit": limit}, expect=[_MESSAGE])
         )
@@ -98,25 +102,27 @@ class Honcho:
     # --- what is known ------------------------------------------------------------------------------------------------
 
     def known(self, observer: str, target: str, query: str, *, seconds: float) -> dict[str, Any]:
-        """What one peer knows about another for a query, and the card; nothing if there is no such peer yet."""
+        """What one peer knows about another that fits a query, and the card; empty if there is no such peer yet."""
         params = {"target": target, "search_query": query or None}
         shape = {"peer_id": str, "representation?": str, "peer_card?": [str]}
         path = f"{self._peer(observer)}/context"
         return dict(self._remote.get(path, params=params, expect=shape, timeout=seconds, otherwise={}))
 
     def conversation(self, session: str, *, tokens: int | None, seconds: float) -> dict[str, Any]:
-        """The summary of a session and its last messages; nothing if there is no such session yet."""
+        """The summary of a session and its last messages; empty if there is no such session yet."""
         params = {"summary": "true", "tokens": tokens}
         shape = {"id": str, "messages": [_MESSAGE], "summary?": {"content": str}}
         path = f"{self._session(session)}/context"
         return dict(self._remote.get(path, params=params, expect=shape, timeout=seconds, otherwise={}))
 
     def card(self, observer: str, target: str) -> list[str]:
+        """The lines of the card that one peer keeps about another; empty if there is none."""
         path, shape = f"{self._peer(observer)}/card", {"peer_card?": [str]}
         found = self._remote.get(path, params={"target": target}, expect=shape, timeout=10.0, otherwise={})
         return list(found.get("peer_card") or ())
 
     def set_card(self, observer: str, target: str, lines: list[str]) -> list[str]:
+        """Replaces the card that one peer keeps about another; returns the lines Honcho kept."""
         path = f"{self._peer(observer)}/card"
         body, params = {"peer_card": lines}, {"target": target}
         return list(self._remote.put(path, body, params=params, expect={"peer_card?": [str]}).get("peer_card") or ())
@@ -152,6 +158,7 @@ class Honcho:
         return list(self._remote.post(f"{self._root}/conclusions/query", body, expect=[_CONCLUSION], otherwise=[]))
 
     def drop_conclusion(self, conclusion_id: str) -> bool:
+        """Deletes a conclusion; False if there is none with this id."""
         path = f"{self._root}/conclusions/{_part(conclusion_id)}"
         return self._remote.delete(path, otherwise=False) is not False
 
@@ -192,9 +199,11 @@ class Peers:
 
     @property
     def observer(self) -> str:
+        """The peer whose view of the person is asked for: the assistant, or the person in unified mode."""
         return self.ai if self.directional else self.user
 
     def named(self, name: str) -> str:
+        """The peer that a tool's argument means: user, ai, or the id of another."""
         return {"": self.user, "user": self.user, "ai": self.ai}.get(name) or plain_id(name)
 
     def observer_of(self, peer: str) -> str:
@@ -203,6 +212,7 @@ class Peers:
 
 
 def peers_of(config: Mapping[str, Any], person: str) -> Peers:
+    """Chooses the peers from the configuration; among several people, each has a peer of their own."""
     user = plain_id(str(config["peerName"] or "user"))
     if person and not config["pinUserPeer"]:
         aliases = config["userPeerAliases"] or {}
@@ -221,7 +231,7 @@ def peers_of(config: Mapping[str, Any], person: str) -> Peers:
 
 
 def session_name(config: Mapping[str, Any], session_id: str, place: str, person: str) -> str:
-    """The name by the configured strategy. If one process serves several people, no two share a session."""
+    """Names Honcho's session by the configured strategy; several people of one process never share a session."""
     named = (config["sessions"] or {}).get(place)
     match str(config["sessionStrategy"]):
         case "per-session":
@@ -267,8 +277,8 @@ def _of_folder(place: str) -> str:
     return f"{name}-{mark}" if name else mark
 
 
-_LONG, _VERY_LONG = 120, 400
-# Messages that are not worth a recall.
+_LONG, _VERY_LONG = 120, 400  # characters of a message that raise the level by one and by two
+# Messages that are not worth a recall, in several languages.
 _TRIVIAL = re.compile(
     r"(?:ok(?:ay)?|yes|yep|yeah|no|nope|sure|thanks?|thank you|great|good|nice|fine|cool|right|go(?: on| ahead)?|"
     r"continue|hi|hello|hey|ja|nein|danke|oui|non|merci|sí|gracias|好的?|是的?|谢谢|はい|ありがとう)?[\s\W]*",
@@ -277,6 +287,7 @@ _TRIVIAL = re.compile(
 
 
 def is_trivial(message: str) -> bool:
+    """Whether a message is not worth a recall, such as "ok" or "thanks"."""
     return bool(_TRIVIAL.fullmatch(message.strip()))
 
 
@@ -335,17 +346,17 @@ def _text(name: str) -> str:
 
 
 _LOCAL = "http://localhost:8000"
-EVERYTHING = 1_000_000
+EVERYTHING = 1_000_000  # conclusions or turns; stands for "no limit"
 _KEPT = "honcho_conclusions"  # the file that maps entries to conclusions
-_BETWEEN = "\n§\n"
-_LARGEST_FILE = 4 << 20
+_BETWEEN = "\n§\n"  # separates the entries of curated memory
+_LARGEST_FILE = 4 << 20  # bytes
 _TURN_SECONDS = 2.6  # for a whole recall: a little less than a turn waits for it
-_CHARACTERS_PER_TOKEN = 4
-_FOUND = 10
+_CHARACTERS_PER_TOKEN = 4  # on average, in English
+_FOUND = 10  # conclusions and messages for one search
 
 
 class HonchoProvider(ServiceProvider[Honcho]):
-    """External memory in Honcho."""
+    """External memory in Honcho: the person and the assistant are peers, and one observes the other."""
 
     name = "honcho"
 
@@ -372,7 +383,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         super().initialize(session_id, **kwargs)
 
     def _configured(self, hermes_home: str) -> dict[str, Any]:
-        """From Honcho's own file, which other programs share: each has a block of its own under `hosts`."""
+        """Reads Honcho's own file, which other programs share: each may have its own block under `hosts`."""
         file = read_config(_NAME, hermes_home) or read_elsewhere("~/.hermes/honcho.json", "~/.honcho/config.json")
         hosts = file.get("hosts")
         block = hosts.get(_host(hermes_home)) if isinstance(hosts, dict) else None
@@ -380,7 +391,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return configured(self.name, hermes_home, self.FIELDS, file=file)
 
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
-        """Into our block where there is one, because it wins over what stands beside it."""
+        """Saves into our block of the file if it has one, because the block takes precedence over the rest."""
         hosts, host = read_config(_NAME, hermes_home).get("hosts"), _host(hermes_home)
         if isinstance(hosts, dict) and isinstance(hosts.get(host), dict):
             values = {"hosts": {**hosts, host: {**hosts[host], **values}}}
@@ -401,7 +412,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         self._turn = turn_number
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
-        """What is known, looked up for this turn; and what Honcho thinks, prepared after the turn before."""
+        """Returns what is known, looked up for this turn, and what Honcho thinks, prepared after the previous one."""
         end = time.monotonic() + _TURN_SECONDS
         first = self._turn <= 1
         if self._config["injectionFrequency"] == "first-turn" and not first:
@@ -425,7 +436,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         )
 
     def queue_prefetch(self, query: str, *, session_id: str = "") -> None:
-        """Honcho's reasoning asks a model and takes seconds, so the next turn's is made now."""
+        """Prepares Honcho's reasoning for the next turn, because it asks a model and takes seconds."""
         query = question(query)
         with self._lock:
             last, generation = self._thought, self._generation
@@ -453,12 +464,12 @@ class HonchoProvider(ServiceProvider[Honcho]):
         self._turns().finish(session_id or self._session_id)
 
     def _keep(self, entry: Entry) -> None:
-        """An entry about the person is a conclusion about them, a note of the assistant one about itself."""
+        """Stores an entry about the person as a conclusion about them, and a note as one about the assistant."""
         self._keep_entries(entry.target, [entry.text])
         self._forget_recall()
 
     def _withdraw(self, entry: Entry) -> None:
-        """Deletes the conclusion that stands for an entry, and any other that says just the same."""
+        """Deletes the conclusion made of an entry, and any other with exactly the same text."""
         api, name = self._opened(), self._entry_name(entry.target, entry.text)
         known = read_config(_KEPT, self._home).get(name)
         near = api.conclusions(*self._observer_and_observed(entry.target), entry.text)
@@ -481,8 +492,8 @@ class HonchoProvider(ServiceProvider[Honcho]):
     def _forget(self) -> str:
         if self._config["pinUserPeer"]:
             raise ProviderError(
-                f"pinUserPeer makes everybody the peer {self._peers.user}, so one person's data cannot be told from "
-                "the rest",
+                f"pinUserPeer makes everybody the peer {self._peers.user}, so one person's data cannot be separated "
+                "from the rest",
                 kind="refused",
             )
         api, peers = self._opened(), self._peers
@@ -501,6 +512,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def honcho_profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Returns the card of a peer, or replaces it."""
         (observer, peer), card = self._asked_about(args), args.get("card")
         if card is None:
             return {"result": self._opened().card(observer, peer)}
@@ -512,6 +524,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return {"result": "the card is set", "card": kept}
 
     def honcho_search(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Finds conclusions about a peer and messages of it."""
         query, most = text_of(args, "query"), count_of(args, "max_tokens", 800, 2000)
         (observer, peer), api = self._asked_about(args), self._opened()
         known = api.conclusions(observer, peer, query, most=_FOUND)
@@ -524,6 +537,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return {"result": cut(text, most * _CHARACTERS_PER_TOKEN) or "nothing is known about this yet"}
 
     def honcho_reasoning(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Asks Honcho's reasoning a question about a peer."""
         query, wanted = text_of(args, "query"), str(args.get("reasoning_level") or "")
         chosen = wanted if wanted in LEVELS and self._config["dialecticDynamic"] else ""
         level = chosen or str(self._config["dialecticReasoningLevel"])
@@ -531,6 +545,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return {"result": answer or "Honcho has nothing to say about this yet"}
 
     def honcho_context(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Returns what Honcho knows about a peer and the current conversation."""
         api, seconds = self._opened(), float(self._config["timeout"])
         known = api.known(*self._asked_about(args), "", seconds=seconds)
         session = self._honcho_session(self._session_id)
@@ -545,6 +560,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return {"result": "\n\n".join(filter(None, parts)) or "nothing is known yet"}
 
     def honcho_conclude(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Adds, deletes or lists conclusions about a peer."""
         given = [key for key in ("conclusion", "delete_id", "list") if args.get(key)]
         if len(given) != 1:
             raise ProviderError("give exactly one of conclusion, delete_id and list", kind="refused")
@@ -562,7 +578,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return {"result": "concluded", "id": conclusion_id}
 
     def _asked_about(self, args: dict[str, Any]) -> tuple[str, str]:
-        """Whose view is asked for, and of whom."""
+        """The observer and the observed peer that a tool call means."""
         peer = self._peers.named(str(args.get("peer") or ""))
         return self._peers.observer_of(peer), peer
 
@@ -583,7 +599,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return "\n\n".join(filter(None, parts))
 
     def _hasty_thought(self, query: str, seconds: float) -> str:
-        """The first turn has nothing prepared; if Honcho is not quick, it goes without."""
+        """Asks Honcho in the first turn, which has nothing prepared; empty if the answer does not come in time."""
         if not self._met():
             return ""
         end = time.monotonic() + seconds
@@ -602,7 +618,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return self._opened().ask(self._peers.observer, self._peers.user, asked, level=level, seconds=seconds)
 
     def _forget_recall(self) -> None:
-        """What was prepared is out of date; also what is being prepared at this moment."""
+        """Drops what was prepared, and by the generation also what another thread is preparing at this moment."""
         with self._lock:
             self._generation += 1
             self._base = self._thought = None
@@ -633,7 +649,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         )
 
     def _upload_once(self) -> None:
-        """The entries that were there before Honcho, once and never again, whatever is deleted later."""
+        """Uploads the entries that existed before Honcho was chosen, once; a deleted conclusion does not return."""
         mark = f"uploaded {self._opened().workspace} {self._peers.user}"
         if read_config(_KEPT, self._home).get(mark):
             return
@@ -642,7 +658,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         save_config(_KEPT, self._home, {mark: True})
 
     def _keep_entries(self, target: str, entries: list[str]) -> None:
-        """Keeps entries as conclusions, except those that are there already."""
+        """Stores entries as conclusions, except those that Honcho already has."""
         known = read_config(_KEPT, self._home)
         left = [entry for entry in dict.fromkeys(entries) if self._entry_name(target, entry) not in known]
         if not left:
@@ -659,7 +675,7 @@ class HonchoProvider(ServiceProvider[Honcho]):
         return f"{target}-{digest(whose)}"
 
     def _observer_and_observed(self, target: str) -> tuple[str, str]:
-        """What was noted for one person among many stays with that person; else notes are the assistant's own."""
+        """Notes are the assistant's own, unless it serves several people: then they belong to the person."""
         peer = self._peers.ai if target != "user" and not self._person else self._peers.user
         return self._peers.observer_of(peer), peer
 

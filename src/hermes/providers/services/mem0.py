@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 
 CLOUD = "https://api.mem0.ai"
 TAG = "hermes_key"  # in the metadata of what we store: the same for every attempt to store it
-_PAGE = 100
+_PAGE = 100  # memories
 _MOST_PAGES = 20
-_RECALL_SECONDS = 3.0
+_RECALL_SECONDS = 3.0  # as long as a turn waits
 _RESULTS = {"results": [{"id": (str, int), "memory?": str}]}
 _INSTALL = f"{command('mem0')} installs it, or choose another mode with `hermes memory setup mem0`"
 
@@ -61,16 +61,20 @@ class _Http:
         self._agent_id = agent_id
 
     def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any:
+        """Stores messages; with `infer`, Mem0 extracts facts from them, else it keeps them as they are."""
         body = {"messages": messages, "user_id": self._user_id, "agent_id": self._agent_id}
         return self._remote.post(self.add_path, {**body, "infer": infer, "metadata": metadata}, expect=(dict, list))
 
     def search(self, query: str, *, top_k: int, rerank: bool = False, seconds: float | None = None) -> list[Memory]:
+        """The memories nearest to a query in meaning; only the cloud can `rerank` them."""
         return self._searched({"query": query, "top_k": top_k}, seconds)
 
     def update(self, memory_id: str, text: str) -> None:
+        """Replaces the text of a memory."""
         self._remote.put(self.memory_path.format(quote(memory_id, safe="")), {"text": text})
 
     def delete(self, memory_id: str) -> None:
+        """Deletes one memory."""
         self._remote.delete(self.memory_path.format(quote(memory_id, safe="")))
 
     def close(self) -> None:
@@ -97,6 +101,7 @@ class Platform(_Http):
         return self._searched({"query": query, "top_k": top_k, "rerank": rerank}, seconds)
 
     def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
+        """Every memory of the person, page by page, up to `most`."""
         found: list[Memory] = []
         for page in range(1, _MOST_PAGES + 1):
             params = {"page": page, "page_size": _PAGE}
@@ -108,6 +113,7 @@ class Platform(_Http):
         return found[:most]
 
     def check(self) -> str:
+        """Contacts the service; returns one line about it."""
         found = self._remote.get("/v1/ping/", expect={"status": str})
         return f"the Mem0 platform answers ({found['status']}), user {self._user_id}"
 
@@ -123,10 +129,12 @@ class SelfHosted(_Http):
         super().__init__(Remote("mem0", host, headers=headers, secrets=[key], timeout=30), user_id, agent_id)
 
     def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
+        """Every memory of the person, up to `most`; this API has no pages."""
         found = self._remote.get("/memories", params={"user_id": self._user_id}, expect=_RESULTS)
         return _memories(found)[:most]
 
     def check(self) -> str:
+        """Contacts the server; returns one line about it."""
         where = self._remote.base_url
         return f"the Mem0 server at {where} answers, {len(self.all()):,} memories of {self._user_id}"
 
@@ -142,9 +150,8 @@ class InProcess:
         self._user_id = user_id
         self._agent_id = agent_id
         self._memory: Any = None
-        self._opening = (
-            threading.Lock()
-        )  # the store can be opened only once, and a recall and a delivery may come first together
+        # The store can be opened only once, and the first recall and the first delivery may come at the same time.
+        self._opening = threading.Lock()
 
     def add(self, messages: list[Message], *, infer: bool, metadata: dict[str, Any]) -> Any:
         call = {"user_id": self._user_id, "agent_id": self._agent_id, "infer": infer, "metadata": metadata}
@@ -155,6 +162,7 @@ class InProcess:
         return _memories(self._guarded(lambda memory: memory.search(query, filters=filters, top_k=top_k)))
 
     def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
+        """Every memory of the person, up to `most`."""
         filters = {"user_id": self._user_id}
         return _memories(self._guarded(lambda memory: memory.get_all(filters=filters, top_k=most)))
 
@@ -165,9 +173,11 @@ class InProcess:
         self._guarded(lambda memory: memory.delete(memory_id))
 
     def check(self) -> str:
+        """Opens the store; returns one line about it."""
         return f"Mem0 runs in this process, {len(self.all()):,} memories of {self._user_id} in {self._folder}"
 
     def close(self) -> None:
+        """Closes the vector store; the next call opens it again."""
         client = getattr(getattr(self._memory, "vector_store", None), "client", None)
         close = getattr(client, "close", None)
         if callable(close):
@@ -182,7 +192,7 @@ class InProcess:
             return work(self._memory)
         except ProviderError:
             raise
-        except Exception as error:
+        except Exception as error:  # the library passes on errors of any model and vector store
             kind = "missing" if "not found" in str(error).lower() else "busy"
             raise ProviderError(f"mem0 failed: {type(error).__name__}: {error}", kind=kind) from error
 
@@ -216,12 +226,12 @@ def _memories(found: Any) -> list[Memory]:
 
 
 RECALLED = 10
-_MIRRORS = 20
+_MIRRORS = 20  # hits among which a mirrored entry is looked for
 _MOST_LISTED = 200
 
 
 class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
-    """External memory in Mem0: cloud, own server or in process."""
+    """External memory in Mem0: in its cloud, on your own server, or in this process."""
 
     name = "mem0"
 
@@ -300,30 +310,36 @@ class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def mem0_search(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Finds memories by meaning."""
         rerank = args.get("rerank")
         rerank = bool(self._config["rerank"] if rerank is None else rerank)
         top_k = count_of(args, "top_k", RECALLED, 50)
         return _listed(self._opened().search(text_of(args, "query"), top_k=top_k, rerank=rerank))
 
     def mem0_profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Lists what is stored about the person."""
         return _listed(self._opened().all(_MOST_LISTED))
 
     def mem0_conclude(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Stores a conclusion as `mem0_add` stores a text."""
         return self.mem0_add({"content": text_of(args, "conclusion")})
 
     def mem0_add(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Stores a text as it is, without extracting facts from it."""
         messages = [{"role": "user", "content": clean(text_of(args, "content"))}]
         answer = self._opened().add(messages, infer=False, metadata=self._metadata())
         event = answer.get("event_id") if isinstance(answer, dict) else None
         return {"result": "stored", **({"event_id": event} if event else {})}
 
     def mem0_update(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Replaces the text of a memory by its id."""
         memory_id = text_of(args, "memory_id")
         with _explained(memory_id):
             self._opened().update(memory_id, clean(text_of(args, "text")))
         return {"result": "updated", "memory_id": memory_id}
 
     def mem0_delete(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Deletes a memory by its id."""
         memory_id = text_of(args, "memory_id")
         with _explained(memory_id):
             self._opened().delete(memory_id)
@@ -353,7 +369,7 @@ class Mem0Provider(ServiceProvider[Platform | SelfHosted | InProcess]):
 
 @contextmanager
 def _explained(memory_id: str) -> Iterator[None]:
-    """A 404 of the service as a sentence the model can act on."""
+    """Turns "not found" into a sentence that the model can act on."""
     try:
         yield
     except ProviderError as error:

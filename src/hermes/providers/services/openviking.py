@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
     from hermes.providers.service import Entry, Turn
 
-_SLOW = 30.0
+_SLOW = 30.0  # seconds, where nobody waits
 _MEMORIES = {"memories?": [{"uri": str}], "resources?": [{"uri": str}], "skills?": [{"uri": str}]}
 _ENTRIES = {"entries": [{"uri": str, "text": str}]}
-_BATCH = 100
+_BATCH = 100  # messages in one request
 
 
 class OpenViking:
@@ -58,11 +58,13 @@ class OpenViking:
         return self._user
 
     def count(self) -> int:
+        """How many memories the server has of the user."""
         return int(self._call("GET", "stats/memories", shape={"total_memories": int})["total_memories"])
 
     # --- sessions -----------------------------------------------------------------------------------------------------
 
     def add_messages(self, session: str, messages: list[dict[str, Any]]) -> None:
+        """Adds messages to a session, creating it if necessary, in as many requests as the server's limit needs."""
         for start in range(0, len(messages), _BATCH):
             body = {"messages": messages[start : start + _BATCH]}
             self._call("POST", f"{_session(session)}/messages/batch", body, shape={"session_id": str})
@@ -75,14 +77,16 @@ class OpenViking:
         return any(message.get("turn_id") == turn_id for message in found["messages"])
 
     def commit(self, session: str) -> str:
-        """Has the server extract what is new in a session; returns the task's id, empty if there was nothing."""
+        """Has the server extract memories from what is new; returns the task's id, empty if nothing is new."""
         path, body = f"{_session(session)}/commit", {"keep_recent_count": 0}
         return str(self._call("POST", path, body, shape={"session_id": str}).get("task_id") or "")
 
     def sessions(self) -> list[str]:
+        """The ids of the user's sessions."""
         return [str(each["session_id"]) for each in self._call("GET", "sessions", shape=[{"session_id": str}])]
 
     def drop_session(self, session: str) -> None:
+        """Deletes a session, if it exists."""
         self._remote.delete(f"/api/v1/{_session(session)}", otherwise=None)
 
     def outcome(self, task: str) -> tuple[str, str]:
@@ -126,6 +130,7 @@ class OpenViking:
         return str(self._call("GET", f"content/{level}", shape=str, hurry=hurry, params={"uri": uri}))
 
     def is_folder(self, uri: str) -> bool:
+        """Whether an address is a folder; only folders have summaries."""
         return bool(self._call("GET", "fs/stat", shape=dict, params={"uri": uri}).get("isDir"))
 
     def below(self, uri: str) -> list[str]:
@@ -134,6 +139,7 @@ class OpenViking:
         return [str(each["uri"]) for each in found]
 
     def browse(self, action: str, uri: str) -> Any:
+        """Calls `tree`, `ls` or `stat` on an address and returns the answer as it is."""
         return self._call("GET", f"fs/{action}", shape=(dict, list), params={"uri": uri})
 
     def write(self, uri: str, content: str) -> None:
@@ -152,6 +158,7 @@ class OpenViking:
         return int(found.get("estimated_deleted_count", 1))
 
     def add_resource(self, body: dict[str, Any], seconds: float) -> dict[str, Any]:
+        """Has the server fetch and index a web page or a repository."""
         found: dict[str, Any] = self._call("POST", "resources", body, shape=dict, timeout=seconds)
         return found
 
@@ -187,7 +194,8 @@ CATEGORIES = {
 LEVELS = ("abstract", "overview", "full")
 
 
-_LONGEST_OUTPUT = 4_000
+_LONGEST_OUTPUT = 4_000  # characters of a tool's result that are stored
+# How the results of failed tools begin; OpenViking wants to know which calls failed.
 _ERRORS = ('{"error"', '{"success": false')
 
 
@@ -238,19 +246,20 @@ def _as_object(arguments: Any) -> dict[str, Any]:
 
 _STATE = "openviking_sessions"  # sessions with something uncommitted, and running commits
 _ENDED = ("completed", "failed", "cancelled")
-_COMMIT_SECONDS, _LOOK_SECONDS = 60.0, 0.5
+_COMMIT_SECONDS, _LOOK_SECONDS = 60.0, 0.5  # to wait for running commits, and between two looks
+# The folders for the entries of curated memory.
 _MIRRORED = {"user": "preferences", "memory": "patterns"}
-_CAPS = {"abstract": 1_200, "overview": 4_000, "full": 8_000}
-_CAP_TOGETHER = 2_500
+_CAPS = {"abstract": 1_200, "overview": 4_000, "full": 8_000}  # characters that a model reads
+_CAP_TOGETHER = 2_500  # of each of several addresses
 _MOST_READ, _MOST_SHOWN = 3, 50
 _SHORTEST_QUERY = 5
-_CHARACTERS_PER_TOKEN = 4
-_BLURBS = (".abstract.md", ".overview.md")
+_CHARACTERS_PER_TOKEN = 4  # on average, in English
+_BLURBS = (".abstract.md", ".overview.md")  # summaries that the server writes into each folder
 _RESOURCES = ("http://", "https://", "git@", "ssh://")
 
 
 class OpenVikingProvider(ServiceProvider[OpenViking]):
-    """External memory in OpenViking."""
+    """External memory in OpenViking; which sessions still need a commit is kept in the home."""
 
     name = "openviking"
 
@@ -306,7 +315,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         self._finish_others(turn.session)
         api, name = self._opened(), self._viking_session(turn.session)
         self._user()
-        # Before sending, so that after a kill the session is still committed.
+        # Note the session before sending, so that after a kill the next start still commits it.
         save_config(_STATE, self._home, {f"session {turn.session}": True})
         messages = as_messages(turn, agent=str(self._config["agent"]), own=[str(each["name"]) for each in self.TOOLS])
         self._sent.send(
@@ -360,12 +369,13 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         return busy
 
     def _held_below(self, root: str) -> list[str]:
-        """What a person has, except the folder of sessions, which cannot be deleted."""
+        """The person's files and folders, except the folder of sessions, which cannot be deleted."""
         return [each for each in self._opened().below(root) if each.rstrip("/") != f"{root}/sessions"]
 
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def viking_search(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Finds memories, resources and skills; the mode `deep` has the server's model interpret the query."""
         query = text_of(args, "query")
         scope = self._allowed(str(args["scope"])) if args.get("scope") else ""
         session = self._viking_session(self._session_id) if args.get("mode") == "deep" else ""
@@ -381,6 +391,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         return {"results": hits[:limit], "total": len(hits)}
 
     def viking_read(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Reads one address or several, as abstract, overview or in full."""
         level = one_of(args, "level", LEVELS, "overview")
         uris = [str(uri) for uri in args.get("uris") or ()] if isinstance(args.get("uris"), list) else []
         if not uris:
@@ -391,6 +402,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         return {"level": level, "results": results, **counts}
 
     def viking_browse(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Lists what is in a folder of the person's tree."""
         actions = {"tree": "tree", "list": "ls", "stat": "stat"}
         action = one_of(args, "action", actions)
         path = self._allowed(str(args.get("path") or f"viking://user/{self._user()}"))
@@ -399,12 +411,14 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         return {"path": path, "entries": [_entry(each) for each in entries[:_MOST_SHOWN] if isinstance(each, dict)]}
 
     def viking_remember(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Stores a memory in the folder of its category; the same text is stored only once."""
         content, category = clean(text_of(args, "content")), one_of(args, "category", CATEGORIES, "preference")
         uri = self._address(CATEGORIES[category], content)
         self._opened().write(uri, content)
         return {"status": "stored", "message": f"kept as {uri}", "uri": uri}
 
     def viking_forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Deletes a memory of this person; refuses other addresses."""
         uri = self._allowed(text_of(args, "uri"))
         if not uri.startswith(self._memories()) or not uri.endswith(".md") or uri.endswith(_BLURBS):
             raise ProviderError(f"{uri} is not a memory of yours; viking_search shows their addresses", kind="refused")
@@ -413,6 +427,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         return {"status": "deleted", "uri": uri}
 
     def viking_add_resource(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Adds a web page or a repository; refuses local files."""
         url = text_of(args, "url")
         if not url.startswith(_RESOURCES):
             raise ProviderError("only addresses (https, git) can be added, not local files", kind="refused")
@@ -430,7 +445,8 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         """Hits of the budgeted search; None if the server has none, and from then on."""
         tokens = max(count_of(self._config, "recall_max_injected_chars", 4000, 50_000) // _CHARACTERS_PER_TOKEN, 64)
         try:
-            limit = 2 * count_of(self._config, "recall_limit", 6, 100)  # some are the server's summaries of folders
+            # Twice as many, because some hits are the server's summaries of folders.
+            limit = 2 * count_of(self._config, "recall_limit", 6, 100)
             name = self._viking_session(session)
             return self._opened().context(query, name, tokens, limit=limit, scope=self._scope())
         except ProviderError as error:
@@ -441,6 +457,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
 
     def _plain_hits(self, query: str) -> list[dict[str, Any]]:
         api = self._opened()
+        # More than needed, because summaries of folders and other people's hits are left out below.
         wanted = max(4 * count_of(self._config, "recall_limit", 6, 100), 20)
         found = api.find(query, limit=wanted, scope=self._scope(), hurry=True)
         kinds = ("memories", "resources") if self._config["recall_resources"] else ("memories",)
@@ -493,7 +510,7 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         save_config(_STATE, self._home, {f"session {session}": None, **({f"task {task}": session} if task else {})})
 
     def _finish_others(self, session: str) -> None:
-        """Commits sessions that never ended, such as those of a killed program."""
+        """Commits sessions that never ended, such as those of a killed program, once after each start or switch."""
         if self._others_finished:
             return
         for name in read_config(_STATE, self._home):

@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 CLOUD = "https://api.retaindb.com"
 _HEAVY = frozenset({"embedding", "embeddings", "vector", "vectors"})
-_QUICK, _INGEST, _FILE, _INGEST_FILE = 5.0, 15.0, 30.0, 60.0
-_RECALL_SECONDS = 3.0
+_QUICK, _INGEST, _FILE, _INGEST_FILE = 5.0, 15.0, 30.0, 60.0  # seconds
+_RECALL_SECONDS = 3.0  # as long as a turn waits
 _LISTED = 200
 _CONTEXT_TOKENS = 1200
 _UNKNOWN = object()
 
 
 def memories_in(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """The memories in an answer, flat and without vectors."""
+    """The memories in an answer, whose form depends on the call: flat, without vectors, and only those with text."""
     slim = without_vectors(found)
     rows = slim.get("results") or slim.get("memories") or []
     flat = (
@@ -60,14 +60,14 @@ def _once(key: str) -> dict[str, str]:
 
 TYPES = ("factual", "preference", "goal", "instruction", "event", "opinion")
 SCOPES = ("USER", "PROJECT", "ORG")
-_LARGEST_FILE = 20 << 20
-_LONGEST_TEXT = 32_000
-_MIRRORS = 20
+_LARGEST_FILE = 20 << 20  # bytes
+_LONGEST_TEXT = 32_000  # characters of a file that a model reads
+_MIRRORS = 20  # hits among which a mirrored entry is looked for
 _PLAIN = ("id", "content", "memory_type", "score", "importance", "created_at")
 
 
 class RetainDBProvider(ServiceProvider[Remote]):
-    """External memory in RetainDB."""
+    """External memory in RetainDB: each home is a project, and each person a user in it."""
 
     name = "retaindb"
 
@@ -118,26 +118,32 @@ class RetainDBProvider(ServiceProvider[Remote]):
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def retaindb_profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Lists what is stored about the person."""
         return _listed(self._profile(), "memories")
 
     def retaindb_search(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Finds memories by words and meaning."""
         return _listed(self._search(text_of(args, "query"), count_of(args, "top_k", 8, 20)), "results")
 
     def retaindb_context(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Returns the text that the service would add to a prompt for a query."""
         found = self._context(text_of(args, "query"), self._session_id)
         return {"context": _overlay(found), "raw": found}
 
     def retaindb_remember(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Stores one memory with its type and importance."""
         kind = one_of(args, "memory_type", TYPES, "factual")
         importance = 0.7 if args.get("importance") is None else min(max(float(args["importance"]), 0.0), 1.0)
         return {"result": "stored", **self._remember(clean(text_of(args, "content")), kind, importance=importance)}
 
     def retaindb_forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Deletes one memory by its id."""
         memory_id = text_of(args, "memory_id")
         self._drop(memory_id)
         return {"result": "forgotten", "memory_id": memory_id}
 
     def retaindb_upload_file(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Uploads a file that is neither private nor contains a secret, and has it indexed if asked."""
         path = os.path.abspath(os.path.expanduser(text_of(args, "local_path")))
         name, scope = os.path.basename(path), one_of(args, "scope", SCOPES, "PROJECT")
         # The other fields are parts without a file name.
@@ -152,11 +158,13 @@ class RetainDBProvider(ServiceProvider[Remote]):
         return {"file": sent["file"], "ingested": bool(args.get("ingest"))}
 
     def retaindb_list_files(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Lists uploaded files, also those below one path."""
         params = {"prefix": str(args.get("prefix") or "") or None, "limit": count_of(args, "limit", 50, 200)}
         files = self._opened().get("/v1/files", params=params, expect={"files": [dict]})["files"]
         return {"files": files, "count": len(files)}
 
     def retaindb_read_file(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Returns the beginning of an uploaded file as text."""
         api, path = self._opened(), _file(text_of(args, "file_id"))
         about = api.get(path, timeout=_FILE)
         content = api.get(f"{path}/content", timeout=_FILE, expect=str)
@@ -164,11 +172,13 @@ class RetainDBProvider(ServiceProvider[Remote]):
         return {"file": about.get("file") or about, "content": content[:_LONGEST_TEXT], "truncated": cut}
 
     def retaindb_ingest_file(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Has the service make memories of an uploaded file."""
         file_id = text_of(args, "file_id")
         self._ingest(file_id)
         return {"result": "ingested", "file_id": file_id}
 
     def retaindb_delete_file(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Deletes an uploaded file."""
         file_id = text_of(args, "file_id")
         self._opened().delete(_file(file_id), timeout=_FILE)
         return {"result": "deleted", "file_id": file_id}

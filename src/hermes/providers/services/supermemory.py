@@ -32,7 +32,7 @@ _HITS = {"results": [{"id": (str, int)}]}
 
 
 class TagApi:
-    """The generation with container tags (/v3, /v4). Hits are {"id", "text", "similarity"} in both."""
+    """The API with container tags (/v3, /v4). Hits are {"id", "text", "similarity"}, as in `NamespaceApi`."""
 
     name = "v4"
 
@@ -40,6 +40,7 @@ class TagApi:
         self._remote = remote
 
     def add(self, container: str, content: str, *, custom_id: str, metadata: dict[str, Any], context: str) -> str:
+        """Stores a document and returns its id; the same `custom_id` is stored only once."""
         body = {"content": content, "containerTags": [container], "metadata": {"sm_source": SOURCE, **metadata}}
         body |= {"customId": custom_id} if custom_id else {}
         body |= {"entityContext": context} if context else {}
@@ -49,25 +50,30 @@ class TagApi:
     def conversation(
         self, container: str, conversation_id: str, messages: list[Message], metadata: dict[str, Any]
     ) -> None:
+        """Stores a conversation so far; the service extracts what is new in it."""
         body = {"conversationId": conversation_id, "messages": messages, "containerTags": [container]}
         about = {"type": "full_session", "sm_source": SOURCE, "message_count": len(messages), **metadata}
         self._remote.post("/v4/conversations", {**body, "metadata": about})
 
     def search(self, container: str, query: str, *, limit: int, mode: str) -> list[dict[str, Any]]:
+        """Finds memories, documents or both (`mode`), best first."""
         body = {"q": query, "containerTag": container, "limit": limit, "searchMode": mode}
         return _hits(self._remote.post("/v4/search", body, expect=_HITS))
 
     def profile(self, container: str, query: str = "") -> dict[str, list[Any]]:
+        """The lasting and recent facts about the person; with a query, also what matches it."""
         body = {"containerTag": container, **({"q": query} if query else {})}
         found = self._remote.post("/v4/profile", body, expect={"profile": dict})
         return {**_profile(found["profile"]), "results": _hits(found.get("searchResults") or {})}
 
     def forget(self, container: str, memory_id: str) -> bool:
+        """Deletes one memory; False if the service did not."""
         body = {"containerTag": container, "id": memory_id}
         found = self._remote.delete("/v4/memories", body)
         return bool(found.get("forgotten", True)) if isinstance(found, dict) else True
 
     def drop(self, container: str, document: str) -> None:
+        """Deletes a document, if it exists."""
         self._remote.delete(f"/v3/documents/{quote(document, safe='')}", otherwise=None)
 
     def clear(self, container: str) -> int:
@@ -77,7 +83,7 @@ class TagApi:
 
 
 class NamespaceApi:
-    """The generation with namespaces (/ns)."""
+    """The newer API with namespaces (/ns); its calls mean the same as those of `TagApi`."""
 
     name = "v5"
 
@@ -94,6 +100,7 @@ class NamespaceApi:
     def conversation(
         self, container: str, conversation_id: str, messages: list[Message], metadata: dict[str, Any]
     ) -> None:
+        """Stores a conversation as one document, because this generation has no call for conversations."""
         text = "\n\n".join(f"{message['role']}: {message['content']}" for message in messages)
         about = {"type": "full_session", "message_count": len(messages), **metadata}
         self.add(container, text, custom_id=conversation_id, metadata=about, context="")
@@ -137,7 +144,7 @@ def _hits(found: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _profile(found: dict[str, Any]) -> dict[str, list[Any]]:
-    """Facts are texts in one generation and {"id", "memory"} in the other."""
+    """The facts as texts: one API answers with texts, the other with {"id", "memory"}."""
     return {
         kind: [
             text for each in found.get(kind) or () if (text := each if isinstance(each, str) else each.get("memory"))
@@ -146,19 +153,21 @@ def _profile(found: dict[str, Any]) -> dict[str, list[Any]]:
     }
 
 
+# What Supermemory's own clients put around recalled text, which must not be stored again.
 _OWN_FENCE = re.compile(r"<supermemory-context\b[^>]*>.*?</supermemory-context\s*>", re.DOTALL | re.IGNORECASE)
+# Messages that hold nothing to remember.
 _ACKNOWLEDGED = re.compile(
     r"\W*(ok(ay)?|yes|yep|no|nope|thanks?( you)?|thx|sure|great|cool|go on|continue|好的?|谢谢|是的?)\W*", re.IGNORECASE
 )
 _DOCUMENTS = "supermemory-documents"  # maps entries to documents
 _MOST_TURNS = 40  # per conversation; a longer one continues under another id, so that uploads stay small
-_LONGEST_CONTEXT = 1500
-_PREVIEW = 80
-_CLEAR_MATCH = 0.5
+_LONGEST_CONTEXT = 1500  # characters
+_PREVIEW = 80  # characters
+_CLEAR_MATCH = 0.5  # similarity from which a hit may be deleted for a query
 
 
 class SupermemoryProvider(ServiceProvider[Remote]):
-    """External memory in Supermemory."""
+    """External memory in Supermemory; each person has a container, and a server may have either of two APIs."""
 
     name = "supermemory"
 
@@ -278,6 +287,7 @@ class SupermemoryProvider(ServiceProvider[Remote]):
     # --- tools ------------------------------------------------------------------------------------------------------
 
     def supermemory_store(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Stores a text as a document of the chosen container."""
         content = self._storable(text_of(args, "content"))
         metadata = args.get("metadata") if isinstance(args.get("metadata"), dict) else {}
         container = self._chosen(args)
@@ -286,6 +296,7 @@ class SupermemoryProvider(ServiceProvider[Remote]):
         return {"saved": True, "id": document, "preview": content[:_PREVIEW], **tag}
 
     def supermemory_search(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Finds memories; similarities are shown in percent."""
         limit = count_of(args, "limit", 5, 20)
         mode = self._config["search_mode"]
         found = self._speak().search(self._chosen(args), text_of(args, "query"), limit=limit, mode=mode)
@@ -293,6 +304,7 @@ class SupermemoryProvider(ServiceProvider[Remote]):
         return {"results": results, "count": len(results)}
 
     def supermemory_forget(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Deletes a memory by its id, or the one that a query describes clearly."""
         container, memory_id = self._chosen(args), str(args.get("id") or "")
         if not memory_id:
             query = text_of(args, "query")
@@ -307,6 +319,7 @@ class SupermemoryProvider(ServiceProvider[Remote]):
         return {"forgotten": done, "success": done, "id": memory_id}
 
     def supermemory_profile(self, args: dict[str, Any]) -> dict[str, Any]:
+        """Returns the lasting and the recent facts about the person."""
         found = self._speak().profile(self._chosen(args), str(args.get("query") or ""))
         text = "\n\n".join(
             filter(None, (bullets("## Lasting", found["static"]), bullets("## Recent", found["dynamic"])))
@@ -336,13 +349,14 @@ class SupermemoryProvider(ServiceProvider[Remote]):
         return str(wanted)
 
     def _speak(self) -> Api:
-        """The API that the server has, which is found out once, with the first call."""
+        """The client for the API that the server has; the first call finds out which."""
         remote = self._opened()
         if self._spoken is None:
             self._spoken = self._probe(remote)
         return self._spoken(remote)
 
     def _probe(self, remote: Remote) -> type[Api]:
+        """Tries each API in turn; the one that is missing answers "not found"."""
         for each in APIS:
             try:
                 each(remote).profile(self._container)
