@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 _MOST_REQUESTS = 4096
 _MOST_DESCRIPTORS = 1 << 16
-_DESCRIPTORS = "/dev/fd"  # lists those of the process that looks
-_LARGEST_HEADERS = 64 << 10
-_STOP_SECONDS = 30
+_DESCRIPTORS = "/dev/fd"  # each process sees its own here, on Linux and macOS
+_LARGEST_HEADERS = 64 << 10  # bytes
+_STOP_SECONDS = 30  # that `stop` waits for the thread
 BYTES_PER_SIGN = 100  # reading so many bytes of text takes about as long as parsing one value
 
 
 def raise_descriptor_limit() -> None:
-    """Lets this process open as many files and sockets as the system allows it."""
+    """Raises the soft limit of open files and sockets, which is often 256 or 1,024, as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, _MOST_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < most:
@@ -46,6 +46,7 @@ def descriptor_limit() -> int:
 
 
 def free_descriptors() -> int:
+    """How many more files and sockets this process may open; 0 if even that cannot be found out."""
     try:
         return descriptor_limit() - len(os.listdir(_DESCRIPTORS))
     except OSError:  # not even the list could be opened
@@ -64,7 +65,8 @@ class BodyLimits:
 class BodyRefused(Exception):
     """A request's body is too large, takes too long, or never comes; `headers` belong to the answer.
 
-    Who is late is cut off. Who sends too much is heard out, or they would see a reset connection instead of the answer.
+    A client that is late is cut off. One that sends too much may finish, because it would otherwise see a reset
+    connection instead of the answer.
     """
 
     def __init__(self, status: int, reason: str, message: str, headers: dict[str, str] | None = None) -> None:
@@ -73,9 +75,9 @@ class BodyRefused(Exception):
 
 
 class Body:
-    """Receives a request's body within its limits, then waits without one for what follows (a disconnect).
+    """Receives a request's body within its limits, then waits without a limit for what follows (a disconnect).
 
-    `spend` is told what each part will cost to read, and answers with the seconds to wait when that is too much.
+    `spend` receives the cost of parsing each part and returns the seconds to wait if that is too much.
     """
 
     def __init__(self, receive: Receive, limits: BodyLimits, spend: Callable[[float], float] | None = None) -> None:
@@ -96,7 +98,7 @@ class Body:
             late = {"connection": "close"}
             raise BodyRefused(408, "slow", "the body took too long to arrive", late) from error
         if message["type"] == "http.disconnect":
-            raise BodyRefused(400, "gone", "the client went away before its body was here")
+            raise BodyRefused(400, "gone", "the client disconnected before it had sent the whole body")
         data: bytes = message.get("body", b"")
         self._size += len(data)
         if self._size > self._limits.size:
@@ -117,12 +119,13 @@ class Protocol(H11Protocol):
 
     header_seconds = 20.0
     most_unfinished = 200
-    grace_seconds = 1.0  # many honest clients may connect in the same moment
+    grace_seconds = 1.0  # before a connection may be dropped: many honest clients may connect in the same moment
     most_open = _MOST_REQUESTS
     since = 0.0
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
+        """Starts the deadline for the headers, and makes room for the new connection."""
         super().connection_made(transport)
         self.since = self.loop.time()
         self._expect_headers()
@@ -130,10 +133,12 @@ class Protocol(H11Protocol):
         self._drop_unused()
 
     def data_received(self, data: bytes) -> None:
+        """Starts or ends the deadline for the headers, as far as the request has come."""
         super().data_received(data)
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Cancels the deadline of a connection that has closed."""
         self._stop_waiting()
         super().connection_lost(exc)
 
@@ -155,11 +160,13 @@ class Protocol(H11Protocol):
 
     @property
     def is_only_kept_alive(self) -> bool:
+        """Whether the last request is answered and no other has begun."""
         answered = not self.owes_a_request and not self._answering
         return answered and not self.transport.is_closing()
 
     @property
     def owes_a_request(self) -> bool:
+        """Whether the client has not sent its first request yet, or not all of a body."""
         nothing_yet = self.cycle is None  # a connection that is kept alive has had its answer
         return not self.transport.is_closing() and (nothing_yet or self.conn.their_state is h11.SEND_BODY)
 
@@ -186,11 +193,12 @@ class Protocol(H11Protocol):
 
 
 class HttpServer:
-    """Serves an application on a socket that listens already: until a signal (`run`), or in a thread (`start`)."""
+    """Serves an application on a listening socket: until a signal (`run`), or in a thread (`start`)."""
 
     def __init__(self, app: ASGIApp, listening: socket.socket, *, drain_seconds: int) -> None:
         self._listening = listening
         self.port = int(listening.getsockname()[1])
+        # A request may need descriptors besides its socket, such as those of a database.
         most = min(_MOST_REQUESTS, max(1, descriptor_limit() // 2))
 
         class Limited(Protocol):
@@ -200,7 +208,7 @@ class HttpServer:
             app,
             http=Limited,
             log_config=None,  # as everything else is logged
-            access_log=False,  # addresses and paths of people are nobody's business
+            access_log=False,  # addresses and paths of people are private
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=30,
@@ -212,12 +220,15 @@ class HttpServer:
         self._thread = threading.Thread(target=self.run, name="http-server", daemon=True)
 
     def run(self) -> None:
+        """Serves in this thread until a signal or `stop`."""
         self._server.run(sockets=[self._listening])
 
     def start(self) -> None:
+        """Serves in a thread of its own."""
         self._thread.start()
 
     def stop(self) -> None:
+        """Lets running requests finish within the time to drain, then closes the socket."""
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
@@ -225,4 +236,5 @@ class HttpServer:
 
 
 def listen(host: str, port: int) -> socket.socket:
+    """Opens a listening socket, for IPv6 if the host is such an address; port 0 picks a free port."""
     return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
