@@ -77,7 +77,7 @@ def test_a_passage_is_changed_where_it_stands_once_and_the_file_keeps_its_form(h
         ("patch", {"path": "run.sh", "old_text": "two\none", "new_text": "2\n1"}),
     )
     assert "2 times in run.sh (lines 1, 3)" in twice["error"]
-    assert "does not stand in run.sh" in gone["error"]
+    assert "old_text is not in run.sh" in gone["error"]
     assert (done["success"], done["first_line"]) == (True, 2)
     assert path.read_bytes() == b"one\r\n2\r\n1\r\n"
     assert stat.S_IMODE(path.stat().st_mode) == 0o755

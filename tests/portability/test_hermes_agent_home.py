@@ -98,10 +98,10 @@ def test_who_comes_with_a_home_of_hermes_agent_is_told_the_one_command_that_adop
     (home / "logs").mkdir()
     told = hermes("memory", "list")
     assert told.code == 2
-    assert told.err.startswith(f"hermes: {home}/config.yaml is that of hermes-agent (it sets memory.flush_min_turns): ")
-    assert "`hermes import hermes-agent` makes this home ours" in told.err
+    assert told.err.startswith(f"hermes: {home}/config.yaml belongs to hermes-agent (it sets memory.flush_min_turns): ")
+    assert "`hermes import hermes-agent` converts this home in place" in told.err
     assert "→ `hermes import hermes-agent` makes this home ours" in hermes("doctor", "--offline").out
-    assert "`hermes import hermes-agent` makes this home ours" in hermes("sessions", "list").err
+    assert "`hermes import hermes-agent` converts this home in place" in hermes("sessions", "list").err
     shown = hermes("import", "hermes-agent", "--dry-run").out
     assert "preview, nothing has been changed: " in shown
     assert f"- other: `{home}/logs` (Hermes does not use it)" in shown

@@ -115,7 +115,7 @@ def test_quotes_that_an_older_version_stored_are_found_and_the_remedy_mends_them
 def test_a_key_guessed_as_a_setting_is_answered_with_where_keys_are(name: str, hermes: Command) -> None:
     for words in (("config", "set", name, "sk-1"), ("config", "get", name), ("config", "unset", name)):
         told = hermes(*words)
-        assert (told.code, "keys are kept in .env beside config.yaml: `hermes setup`" in told.err) == (2, True)
+        assert (told.code, "keys belong in .env next to config.yaml: `hermes setup`" in told.err) == (2, True)
         assert "sk-1" not in told.err
 
 

@@ -31,7 +31,7 @@ def test_skills_of_other_folders_are_listed_and_opened_and_never_changed(tmp_pat
     before = (other / "ops" / "review" / "SKILL.md").read_bytes()
     for action, more in (("edit", {"content": skill_text("review", "Mine.")}), ("delete", {})):
         refused = skills.manage(action, "review", **more)
-        assert "only read from there" in refused["error"]
+        assert "which is read-only" in refused["error"]
     assert (other / "ops" / "review" / "SKILL.md").read_bytes() == before
 
 

@@ -28,6 +28,7 @@ GUESSED: dict[str, dict[str, str]] = {}  # by group: the words people type inste
 
 
 def _read(path: str) -> None:
+    """Reads the tables of a file; the head of commands.txt explains its format."""
     group = title = ""
     arguments: list[str] = []
     with open(path, encoding="utf-8") as file:
@@ -51,7 +52,7 @@ def _read(path: str) -> None:
 
 
 _read(os.path.join(os.path.dirname(__file__), "commands.txt"))
-VERBS = GUESSED.pop(_ANY)
+VERBS = GUESSED.pop(_ANY)  # words that mean the same command in every group
 del _sections[_ANY]
 _COMMANDS = {
     group: {name: row for rows in sections.values() for name, row in rows.items()}
@@ -95,6 +96,7 @@ def add_json_option(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_argument(parser: argparse.ArgumentParser, line: str) -> None:
+    """Adds an argument from its line, such as `--limit N (from 1, default 10)  most results`."""
     typed, _, text = line.partition("  ")
     typed, _, details = typed.removesuffix(")").partition(" (")
     words = typed.split()

@@ -130,7 +130,7 @@ def _prompt(prompt: dict[str, Any]) -> str:
     return f"{prompt['characters']:,} characters, about {prompt['tokens']:,} tokens{rebuilt}: {', '.join(sections)}"
 
 
-_EVERYTHING = -1  # what SQLite takes as no limit
+_EVERYTHING = -1  # SQLite takes a negative LIMIT as none
 
 _NONE_YET = "there are no conversations yet"
 _COUNTS = ("sessions", "conversations", "messages", "tool_calls", "open", "archived")
@@ -265,6 +265,7 @@ def sessions_show(given: ui.Given, context: ui.Context) -> None:
 def _show_messages(given: ui.Given, db: SessionDB, session: Session) -> None:
     messages: Iterable[StoredMessage] = Pages.of_db(db).messages(session)
     if given.around is not None:
+        # A database refuses integers of more than 64 bits, and no id is that large.
         holder = db.session_of(given.around) if given.around < 1 << 62 else None
         if holder is None or holder.root != session.root:
             raise NotFound(f"message {given.around} is not in this conversation; search again for a current id")

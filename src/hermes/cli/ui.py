@@ -236,6 +236,7 @@ class Progress:
     def _write(self, text: str) -> None:
         if self._watched:
             self._shown = True
+            # To the beginning of the line, and erase it.
             print(f"\r\x1b[K{text}", end="", file=self._stream, flush=True)
 
 

@@ -218,8 +218,8 @@ def _foreign(path: str, problems: list[str]) -> ForeignSettings | None:
     if not theirs:
         return None
     return ForeignSettings(
-        f"{path} is that of hermes-agent (it sets {theirs[0]}): `hermes import hermes-agent` makes this home ours "
-        "where it stands, after a backup; add --dry-run to see what it would do"
+        f"{path} belongs to hermes-agent (it sets {theirs[0]}): `hermes import hermes-agent` converts this home "
+        "in place, after a backup; add --dry-run to see what it would do"
     )
 
 

@@ -104,6 +104,7 @@ def _table() -> tuple[list[list[str]], dict[str, str]]:
 
 
 def _key(name: str, takes: str, default: str, text: str) -> Key:
+    """Makes a setting from its row; the head of keys.txt explains the columns."""
     kind, _, limits = takes.partition(" ")
     if "|" in kind:
         choices, harmless = tuple(kind.replace("!", "").split("|")), tuple(c for c in kind.split("|") if c[-1] != "!")
@@ -206,8 +207,8 @@ def setting_hint(name: str, names: Iterable[str]) -> str:
     words = plain.replace(".", "_").replace("-", "_")
     if any(words == secret or words.endswith(f"_{secret}") for secret in _SECRETS):
         return (
-            "; keys are kept in .env beside config.yaml: `hermes setup` asks for the model's and tries it, any other "
-            "is a line NAME=value there"
+            "; keys belong in .env next to config.yaml: `hermes setup` asks for the model's key and tries it; add any "
+            "other as a line NAME=value"
         )
     return nearest(name, names)
 

@@ -262,5 +262,6 @@ def _yaml_indented_like(text: str) -> YAML:
     """Writes with the indentation the file already has."""
     _, step, offset = load_yaml_guess_indent(text)
     yaml = _yaml()
+    # ruamel counts the indentation of a list up to the text after the dash, so two more than up to the dash.
     yaml.indent(mapping=step or 2, sequence=(offset or 0) + 2 if step else 4, offset=offset if step else 2)
     return yaml

@@ -40,8 +40,9 @@ def skills_folder(home: Home, settings: Settings | None = None) -> Mirror:
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*", re.ASCII)
+# Windows opens a device under these names, also with an ending such as .txt.
 _DEVICES = frozenset({"con", "prn", "aux", "nul", *(f"{port}{n}" for port in ("com", "lpt") for n in range(10))})
-_FORBIDDEN = frozenset('\\:*?"<>|')
+_FORBIDDEN = frozenset('\\:*?"<>|')  # Windows allows none of these in a file name
 
 
 def check_name(name: str, field: str = "name") -> str:

@@ -114,7 +114,7 @@ def archived(root: str) -> list[ArchivedSkill]:
     for category in _folders(base):
         for folder in _folders(os.path.join(base, category)):
             name, _, stamp = folder.rpartition(".")
-            if name and not folder.endswith(".files"):
+            if name and not folder.endswith(".files"):  # those hold single files that `remove_file` moved
                 full = name if category == "-" else f"{category}/{name}"
                 found.append(ArchivedSkill(name=full, path=os.path.join(base, category, folder), stamp=stamp))
     return sorted(found, key=lambda each: (each.name, each.stamp))
@@ -170,6 +170,7 @@ def create(root: str, name: str, content: str, category: str, scan: Scan) -> Pla
         )
     directory = os.path.join(root, category, name) if category else os.path.join(root, name)
     place = Place(category=category, name=name, directory=directory)
+    # `places` reads a folder as a skill or as a category, never as both.
     if not category and any(other.category == name for other in places(root)):
         raise WriteRefused(f"{name!r} is a category; choose another name for the skill", kind="exists")
     if category and os.path.lexists(os.path.join(root, category, MAIN_FILE)):

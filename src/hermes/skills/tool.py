@@ -280,8 +280,8 @@ class SkillTools:
         root, name, scan = self._root, args["name"], self._scan_of_writes
         if action != "create" and self._also and self._is_foreign(place := find(root, name, self._also)):
             raise WriteRefused(
-                f"{place.full_name} lies in {place.directory} (skills.external_dirs) and is only read from there; "
-                "create a skill of another name instead",
+                f"{place.full_name} is in {place.directory} (skills.external_dirs), which is read-only; "
+                "create a skill with another name instead",
                 kind="foreign",
             )
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(self._now()))

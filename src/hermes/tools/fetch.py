@@ -201,7 +201,7 @@ class FetchUrl:
             page = self._once(url, lambda: self._cancelled() or time.monotonic() > end)
             if isinstance(page, _Page):
                 return page
-            url = urljoin(url, page)
+            url = urljoin(url, page)  # the next `_once` checks it like the first address
         raise WriteRefused(f"{url}: more than {_MOST_REDIRECTS} redirects", kind="web")
 
     def _once(self, url: str, stopped: Callable[[], bool]) -> _Page | str:
@@ -216,6 +216,7 @@ class FetchUrl:
         address = self._checked_address(parts.hostname, parts.port or (443 if parts.scheme == "https" else 80))
         # Connect to the address that was checked: a second look-up of the name could return a private one.
         target = httpx.URL(url).copy_with(host=address) if address else httpx.URL(url)
+        # Because the request goes to an address, the name is sent in the Host header and in TLS.
         asked = shared_client().stream(
             "GET",
             target,

@@ -51,7 +51,7 @@ class ReadFile:
             return failure(f"{shown} cannot be read: {found.note}")
         lines = found.text.split("\n")
         if lines[-1] == "":
-            lines.pop()
+            lines.pop()  # the newline at the end of the file does not begin another line
         first = max(arguments.get("offset", 1), 1)
         wanted = min(max(arguments.get("limit", self._limits.max_lines), 1), self._limits.max_lines)
         content, following = self._numbered(lines, first, wanted)
@@ -139,7 +139,7 @@ class Patch:
         old, new = arguments["old_text"], arguments["new_text"]
         places = plain.count(old) if old else 0
         if not places:
-            return failure(f"old_text does not stand in {shown}; read the file and copy the passage exactly")
+            return failure(f"old_text is not in {shown}; read the file and copy the passage exactly")
         if places > 1 and not arguments.get("replace_all", False):
             starts = islice(re.finditer(re.escape(old), plain), _MOST_PLACES)
             where = ", ".join(str(plain.count("\n", 0, found.start()) + 1) for found in starts)
@@ -211,6 +211,7 @@ def _replace(real: str, data: bytes) -> None:
     try:
         os.makedirs(folder, exist_ok=True)
         mode = _mode(real)
+        # 0o666 less the umask: a file of the project is as private as those its owner makes.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         try:
             with open(descriptor, "wb") as file:

@@ -88,6 +88,7 @@ def run_turn(
             if not answer.message.get("tool_calls"):
                 yield so_far.finished(answer.reason, answer=answer)
                 return
+            # Stored before its calls run, so that a crash leaves calls without results, which resuming completes.
             conversation.record(_with_text(answer.message, so_far.text))
             said, so_far.text = so_far.text, ""  # the message with the text is stored now
             cut = _cut_call(answer)
@@ -101,7 +102,7 @@ def run_turn(
                 yield so_far.finished("tool_calls", answer=answer, calls=[_readable(call) for call in theirs])
                 return
             so_far.cut_calls = so_far.cut_calls + 1 if cut is not None else 0
-            if so_far.cut_calls > continued:
+            if so_far.cut_calls > continued:  # only with `max_tokens`, where nothing is continued
                 so_far.text = said
                 yield so_far.finished("length")
                 return

@@ -322,6 +322,7 @@ class McpServers:
         kept = self._kept()
         with ThreadPoolExecutor(max_workers=max(len(self._servers), 1), thread_name_prefix="mcp") as pool:
             lists = list(pool.map(partial(self._offered, kept), self._servers))
+        # An empty list, as after a failure, is not cached: the next session asks again.
         fresh = {server.fingerprint: each for server, each in zip(self._servers, lists, strict=True) if each["tools"]}
         if fresh != kept:
             self._keep(fresh)

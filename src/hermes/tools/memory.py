@@ -103,7 +103,7 @@ class MemoryTool:
         self._refusals += refusal.kind in _FULL_OR_UNMATCHED
         if self._refusals <= _MANY_REFUSALS:
             return failure(str(refusal), refusal.details)
-        stop = f"{refusal}. That was the refusal number {self._refusals} in this turn: leave memory as it is and go on."
+        stop = f"{refusal}. That was refusal number {self._refusals} in this turn: leave memory as it is and continue."
         return failure(stop, {"done": True})
 
 

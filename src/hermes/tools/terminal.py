@@ -52,7 +52,7 @@ class _Kept:
         room = self._half - len(self._head)
         self._head += data[:room] if room > 0 else b""
         self._tail += data[max(room, 0) :]
-        if len(self._tail) > 2 * self._half:
+        if len(self._tail) > 2 * self._half:  # trimmed now and then, because each cut moves the whole tail
             self._lost += len(self._tail) - self._half
             del self._tail[: -self._half]
 
@@ -231,6 +231,7 @@ class Terminal:
             most_bytes=4 * self._limits.max_bytes,
             cancelled=self._cancelled,
         )
+        # The command may have written outside text into the files it names.
         if origin or (turn.sources() and not turn.approved):
             self._paths.changed_by(command, folder)
         output = self._limits.output(ran.output, ran.lost)
@@ -250,6 +251,7 @@ class Terminal:
         words = [os.path.join(folder, os.path.expanduser(each)) for each in _words(command)]
         files = [each for each in words if os.path.isfile(each)]
         places = [folder, *files, *(os.path.join(folder, os.path.expanduser(each)) for each in _paths_in(command))]
+        # These print their arguments or a fact about the machine, and read no file.
         only_speaks = command.split()[:1] in (["echo"], ["pwd"], ["date"], ["whoami"]) and len(places) == 1
         if only_speaks:
             return ""
@@ -262,9 +264,8 @@ class Terminal:
         if self._policy.mode == "deny":
             return "commands are switched off here (terminal.policy is deny)"
         decision = decide("command", turn, command=command)
-        if (
-            not decision.allowed
-        ):  # even with the policy `allow`, which is meant for commands the model thinks of by itself
+        # Even with the policy `allow`: it is meant for commands that the model thinks of by itself.
+        if not decision.allowed:
             return consent(decision, turn, f"Run this command in {folder}?\n{command}")
         if self._policy.mode == "allow" or is_allowed(command, self._policy.allowed):
             return ""

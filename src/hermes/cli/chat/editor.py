@@ -58,6 +58,7 @@ class Editor:
         """`commands` maps names to a line of help; `words_for` offers words after a command; `expand` is for Ctrl-O."""
         Folder.create(home.path).close()
         path = home.join(HISTORY)
+        # Made here, because prompt_toolkit would make a file that others may read.
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         keep_private(path)
         self._session: PromptSession[str] = PromptSession(

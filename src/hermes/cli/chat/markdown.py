@@ -74,9 +74,8 @@ class MarkdownStream:
         blocks = _split(self._source, gap=self._gap)
         lines = [line for block in blocks for line in _rendered(block, width, live=True)][len(self._printed) :]
         overflow: list[Text] = []
-        if len(lines) > most and not any(
-            block.kind == "table" for block in blocks
-        ):  # a table's columns change width as it grows
+        # A table is not printed in parts: its columns change width as it grows.
+        if len(lines) > most and not any(block.kind == "table" for block in blocks):
             overflow = lines[:-most]
             self._printed += [line.plain for line in overflow]
         for line in lines[-most:]:  # cut long code while it may be redrawn; once printed, the terminal wraps it

@@ -140,7 +140,7 @@ class Screen:
     def clear(self) -> None:
         """Clears a terminal that can be cleared."""
         if self.is_terminal and os.environ.get("TERM") != "dumb":
-            self._send("\x1b[2J\x1b[H")
+            self._send("\x1b[2J\x1b[H")  # erase the screen, and move to its first row
 
     def _answer_in_markdown(self, piece: str) -> None:
         if self._markdown is None:
@@ -153,9 +153,8 @@ class Screen:
             return
         width, rows = self.width, shutil.get_terminal_size().lines
         done = self._markdown.finished(width)
-        overflow, body = self._markdown.unfinished(
-            width, max(rows, _LEAST_ROWS) - 2
-        )  # the last row shows what is typed
+        # The last row shows what the person types.
+        overflow, body = self._markdown.unfinished(width, max(rows, _LEAST_ROWS) - 2)
         self._draw([*done, *overflow], body=body)
         now = time.monotonic()
         self._next = now + _REST * (now - began)
@@ -194,7 +193,7 @@ class Screen:
             return ""
         width = self.width
         rows = len(self._live) - 1 - number
-        if width < self._columns:  # the terminal was made narrower and has wrapped the lines
+        if width < self._columns:  # the terminal was made narrower and has wrapped the lines: count rows, rounded up
             rows = sum(-(-max(_cells(line), 1) // width) for line in self._live[number:]) - 1
         return "\r" + (f"\x1b[{rows}A" if rows > 0 else "") + "\x1b[J"
 
@@ -370,9 +369,7 @@ class TurnView:
                 return True
             try:
                 with self._pause_typing(), _on_ctrl_c(signal.default_int_handler):
-                    self.screen.line(
-                        ui.visible(question), "bold"
-                    )  # visible: no character may hide a part of the command
+                    self.screen.line(ui.visible(question), "bold")  # no character may hide a part of the command
                     said = ui.read_line(_ASK).strip().lower()
             except (KeyboardInterrupt, EOFError):
                 self.screen.line()

@@ -451,7 +451,7 @@ def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[Rec
         except (HermesError, OSError, ValueError, MemoryError) as error:
             try:
                 db.take_back()
-            except StorageError as second:
+            except StorageError as second:  # for example a full disk, which may have failed the import too
                 raise StorageError(
                     f"{error}; what was stored until then could not be taken back ({second}); "
                     "remove the cause and run the same command again, which completes it"

@@ -133,9 +133,7 @@ def run_ui(given: ui.Given, context: ui.Context) -> None:
     server = HttpServer(page.app, _listen("127.0.0.1", given.port or 0), drain_seconds=_WEB_DRAIN_SECONDS)
     address = f"http://127.0.0.1:{server.port}{page.link()}"
     logging.basicConfig(level=logging.WARNING)
-    logging.getLogger("uvicorn.error").setLevel(
-        logging.CRITICAL
-    )  # when stopped, it complains about pages that are still open
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it complains about open pages when it is stopped
     if given.no_browser or not _open_browser(address):
         print(f"Open this within two minutes; it works once:\n\n    {address}\n\nCtrl-C ends it.", flush=True)
     else:
@@ -256,7 +254,7 @@ def mcp_serve(given: ui.Given, context: ui.Context) -> None:
     gc.disable()  # importing the SDK makes 100,000 objects that stay; the collector would scan them repeatedly
     with ui.needing("server"):
         from hermes.server.mcp import build_server, serve_stdio
-    gc.freeze()
+    gc.freeze()  # from now on the collector passes over everything that exists already
     gc.enable()
     import anyio
 
