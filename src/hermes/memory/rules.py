@@ -37,6 +37,7 @@ ENFORCE = (TELL, HOLD, ASK)
 
 _TOKEN = lazy_pattern(r"[^\W_]+(?:'[^\W_]+)*|\S")
 _ENDINGS = ("ing", "ed", "ly", "tion", "s")
+_OUTRIGHT = 4.0  # of the score
 _LONG = 4  # letters of a word whose beginning counts too
 _LONGEST = 400  # characters of a sentence that can be a rule
 _BULLET = lazy_pattern(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
@@ -54,6 +55,7 @@ def states_rule(sentence: str) -> bool:
     if not has_sign(sentence):
         return False
     threshold: float = linear.numbers(WEIGHTS, "rules")["table"]["threshold"]
+    threshold -= _OUTRIGHT * (speech("outright").search(sentence) is not None)
     return linear.score(WEIGHTS, "rules", linear.places(wording(sentence))) > threshold
 
 
