@@ -43,7 +43,7 @@ _SENTENCE = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bDr\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bSt\.)(?<!\bJr\.)(?<!\bProf\.)\s+|\n+"
 )
 _SMALL, _OWNERS, _FIRST_PERSON = _block("small"), _block("owners"), _block("first person")
-_VERBS = _block("verbs")
+_VERBS, _EVENTS = _block("verbs"), _block("events")
 _LOOSE = _block("now")  # words that a frame may have or not
 _CUES = {name: _phrases(name) for name in ("changed", "may have changed", "added")}
 _SAME = {word: line.split()[0] for line in _BLOCKS["same"].splitlines() for word in line.split()}
@@ -120,6 +120,7 @@ def claim_of(text: str) -> Claim:
         stated=1 < len(tokens) <= _MOST_WORDS
         and any(map(_is_verb, tokens))
         and not _is_list(tokens)
+        and not any(token.text in _EVENTS for token in tokens[:4])
         and _REMARK.search(text) is None,
     )
 
