@@ -1,11 +1,11 @@
-"""`Agent`: a session, a model and tools; a person's line goes in, events come out.
+"""`Agent`: a session, a model and tools. It takes a person's message and yields events.
 
     with Agent.open() as agent:
         for event in agent.turn("what did we decide about auth?"):
             …TextDelta, ToolReturned, Notice…; the last one is TurnFinished…
 
 Everything is stored by the session as it happens. Stopping a turn, by `interrupt`, by closing the iterator or by
-Ctrl-C, leaves a conversation that goes on with the next turn.
+Ctrl-C, leaves a conversation that the next turn continues.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ if TYPE_CHECKING:
     from hermes.tools.mcp import McpServers
     from hermes.tools.registry import Tool
 
-# What a delegated task never gets: its result is what counts, and memory is the parent's business.
+# Toolsets that a delegated task never gets: only its result counts, and the parent decides what is remembered.
 _NOT_FOR_CHILDREN = frozenset({"memory", "delegation"})
-_REMEMBERED = 1_000  # messages in which the list of steps is looked for
+_REMEMBERED = 1_000  # newest messages in which a resumed session looks for its list of steps
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentParts:
-    """What an agent is made of: what a program asked for, and the settings, model and toolsets that follow from it.
+    """What an agent is made of: what a program asked for, and the settings, model and toolsets derived from it.
 
-    `named` is the model as it was asked for. A model over HTTP keeps the bytes of one conversation, so the agent of a
-    delegated task opens its own. Without `delegates` no task may be delegated.
+    `named` is the model as the program named it. A model over HTTP keeps the bytes of one conversation, so the agent of
+    a delegated task opens its own. Without `delegates`, the agent may not delegate tasks.
     """
 
     home: Home
@@ -78,10 +78,12 @@ class AgentParts:
 
     @cached_property
     def settings(self) -> Settings:
+        """The settings of the home, read once for this agent."""
         return load_settings(self.home)
 
     @cached_property
     def model(self) -> Model:
+        """The model that answers: the named one, opened with its fallbacks, or the object that a program handed in."""
         if isinstance(self.named, str):
             return main_model(self.settings, self.named, person=self.person)
         if missing := [name for name in ("name", "context_length", "stream") if not hasattr(self.named, name)]:
@@ -93,15 +95,16 @@ class AgentParts:
 
     @cached_property
     def toolsets(self) -> frozenset[str]:
+        """The toolsets that are on: those asked for, otherwise what the settings enable for this source."""
         return toolsets_of(self.settings, self.source) if self.wanted is None else check_toolsets(self.wanted)
 
     @property
     def person(self) -> str:
-        """Whose conversations the model answers."""
+        """Identifies whose conversations the model answers; OpenAI groups cached prompts by it."""
         return f"{self.home.path} {self.owner}"
 
     def kit(self, session: Callable[[], MemorySession]) -> BuiltinTools:
-        """Our own tools; `session` gives the conversation out once it is open, which is before any tool is made."""
+        """Our own tools. `session` returns the conversation; it is first called once the session is open."""
         may_delegate = self.delegates and self.depth < self.settings.integer("delegation.max_spawn_depth")
         return BuiltinTools(
             settings=self.settings,
@@ -116,7 +119,7 @@ class AgentParts:
         )
 
     def servers(self) -> McpServers | None:
-        """The MCP servers of the settings, where their tools are on."""
+        """The MCP servers of the settings; None when their toolset is off or none is configured."""
         if "mcp" not in self.toolsets or not self.settings.get("mcp_servers"):
             return None
         from hermes.tools.mcp import McpServers
@@ -124,7 +127,7 @@ class AgentParts:
         return McpServers.of(self.settings, self.home, self.stop.is_set)
 
     def child(self, task: Task) -> AgentParts:
-        """The parts of the agent that runs a delegated task."""
+        """The parts of the agent that runs a delegated task: fewer toolsets, a stop signal of its own."""
         settings = self.settings
         orchestrates = task.role == "orchestrator" and settings.flag("delegation.orchestrator_enabled")
         kept = self.toolsets - (_NOT_FOR_CHILDREN - {"delegation"} if orchestrates else _NOT_FOR_CHILDREN)
@@ -142,14 +145,15 @@ class AgentParts:
 
 
 def _newest_messages(session: MemorySession) -> list[dict[str, Any]]:
-    """Oldest first, those that were compacted out of the context included."""
+    """The newest stored messages, oldest first, including those that were compacted out of the context."""
     found = session.database.messages(session.id, limit=_REMEMBERED, newest=True)
     return [each.message for each in sorted(found, key=lambda each: each.id)]
 
 
 _STOPPED = "[Stopped before there was an answer.]"
 _MODEL_CALLS = 90
-# What an answer says that claims to have saved something. Quoted speech is not meant: it may be a story.
+# Phrases with which an answer claims to have saved something, in six languages. Small models often claim that after
+# a failed write, or without any. A phrase right after a quotation mark does not count: it may be a story.
 _CLAIMS = re.compile(
     r"""(?<!["“\u2018'«])\b(?:
         I(?:['\u2019]ll|\ will|\ shall)\ (?:always\ )?remember
@@ -167,7 +171,7 @@ _CLAIMS = re.compile(
       | (?<!["“「『])(?:我(?:会|已经?)(?:记住|记下|保存)|已(?:记住|保存)|覚えておきます|(?:記憶|保存)しました)""",
     re.IGNORECASE | re.MULTILINE | re.VERBOSE,
 )
-# After a failed write a vaguer word is a claim, unless the answer says that it failed.
+# After a failed write, a vaguer word counts as a claim too, unless the answer admits the failure (`_ADMITS`).
 _VAGUE = re.compile(
     r"\b(?:got it|done|noted|saved|stored|updated|added|remember(?:ed)?|gespeichert|gemerkt)\b", re.IGNORECASE
 )
@@ -175,13 +179,14 @@ _ADMITS = re.compile(
     r"n['\u2019]t\b|\bnot\b|\b(?:fail|error|problem|unable|sorry|cannot|unfortunately|nicht|leider|impossible|désol)|不|没|失败|できません",
     re.IGNORECASE,
 )
+# Tools that only read. Any other tool that succeeds may have saved something.
 _ONLY_LOOKS = frozenset(
     ("session_search", "read_file", "search_files", "fetch_url", "context_expand", "skills_list", "skill_view", "todo")
 )
 _NOT_SAVED = (
     "nothing was saved to memory in this turn, although the answer reads as if it was; ask again to have it saved"
 )
-_TITLE_SECONDS = 2  # a program that ends waits so long for the name of its conversation
+_TITLE_SECONDS = 2  # how long a program that ends waits for the title of its conversation
 
 
 class Agent:
@@ -199,10 +204,10 @@ class Agent:
         open_steps: Callable[[], str] = lambda: "",
         person: str = "",
     ) -> None:
-        """An agent around parts that are handed in; `open` makes them from the settings of a home.
+        """Takes parts that a program made itself; `open` makes them from the settings of a home.
 
-        Setting `stop` ends the turn, as `interrupt` does; a running tool may look at it, too. `servers` are closed with
-        the agent. `open_steps` says what is still on the list of steps, for after a compaction.
+        Setting `stop` ends the turn, as `interrupt` does; running tools may check it too. `servers` are closed with
+        the agent. `open_steps` renders the open items of the list of steps, which a compaction may remove.
         """
         self.session = session
         self.model = model
@@ -215,7 +220,7 @@ class Agent:
         self._open_steps = open_steps
         self._compactions = session.compactions
         self._titles: Titles | None = None
-        self._asked = ""  # what the person said first
+        self._asked = ""  # the first words of the person, from which the title is made
 
     @classmethod
     def open(
@@ -233,11 +238,11 @@ class Agent:
         options: SessionOptions | None = None,
         **more: Unpack[SessionKeywords],
     ) -> Self:
-        """An agent as the settings of a home describe it.
+        """Opens an agent as the settings of a home describe it.
 
         `ask` is called with a question when a tool needs a person's consent; without it such a tool is refused. `cwd`
-        is the folder that tools work in; without it that is the folder of the process, and the prompt holds no project
-        files. `options` hold everything else; each field of `SessionOptions` is also taken as a keyword.
+        is the folder that tools work in. Without it they work in the folder of the process, and the prompt contains no
+        project files. `options` hold everything else; each field of `SessionOptions` is also accepted as a keyword.
         """
         chosen = (options or SessionOptions()).changed(more)
         parts = AgentParts(
@@ -262,7 +267,7 @@ class Agent:
 
     @classmethod
     def opened_from(cls, parts: AgentParts, options: SessionOptions, *, limit: int | None = None, **given: Any) -> Self:
-        """An agent from prepared parts; `given` are further arguments of `MemorySession.open`."""
+        """Opens an agent from prepared parts; `given` are further arguments of `MemorySession.open`."""
         model, kit = parts.model, parts.kit(lambda: session)
         ours = {name: make for name, make in kit.makers().items() if is_enabled(name, parts.toolsets)}
         servers = parts.servers()
@@ -303,19 +308,19 @@ class Agent:
         attached: str = "",
         cancelled: Callable[[], bool] = lambda: False,
     ) -> Iterator[TurnEvent]:
-        """Answers one line of a person, or a text with images as `MemorySession.prepare_turn` takes it.
+        """Answers one message of a person, which may contain images as in `MemorySession.prepare_turn`.
 
-        The reply is stored when `TurnFinished`, the last event, is given out.
+        The reply is stored before `TurnFinished`, the last event, is yielded.
         """
         self._begin(text or attached)
         self.session.prepare_turn(text, overlay=overlay, attached=attached)
         yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()), _Saves())
 
     def go_on(self, *, cancelled: Callable[[], bool] = lambda: False) -> Iterator[TurnEvent]:
-        """Answers what a process that died has left without an answer; nothing is said or done a second time."""
+        """Answers a turn that a killed process left unanswered; nothing is stored or run a second time."""
         self._begin(None)
         self.session.take_up()
-        # what was saved before the process died is not known
+        # No `_Saves`: what the killed process saved is unknown, so a claim in the answer cannot be checked.
         yield from self._events(self._run(lambda: self._stop.is_set() or cancelled()))
 
     def turn_with(
@@ -328,11 +333,11 @@ class Agent:
         cancelled: Callable[[], bool] = lambda: False,
         options: Mapping[str, Any] | None = None,
     ) -> Iterator[TurnEvent]:
-        """A turn for somebody who has functions of their own, in OpenAI's format.
+        """Runs a turn in which the model may also call functions of the caller, in OpenAI's format.
 
-        When the model calls one, the turn ends with reason tool_calls; it goes on with `results` (tool messages) and
-        without a text. What was said before such a call is stored with it. `options` (temperature, response_format and
-        so on, as OpenAI names them) go with every call of the model in this turn.
+        When the model calls one, the turn ends with the reason tool_calls. Call this again with `results` (tool
+        messages) and no text to continue it. Text before such a call is stored with the call. `options` (temperature,
+        response_format and so on, as OpenAI names them) are sent with every model call of this turn.
         """
         outside = OutsideFunctions(self.session, functions, self._fit)
         self._begin(text)
@@ -355,11 +360,11 @@ class Agent:
         )
 
     def interrupt(self) -> None:
-        """Ends the running turn at the next moment it can end; safe from any thread and from a signal handler."""
+        """Ends the running turn at the next possible moment; safe from any thread and from a signal handler."""
         self._stop.set()
 
     def switch_model(self, name: str) -> Model:
-        """Talks to another model from the next turn on; a name nobody serves leaves everything as it was."""
+        """Uses another model from the next turn on; a name that no provider serves changes nothing."""
         self.model = main_model(self._settings, name, person=self._person)
         return self.model
 
@@ -370,7 +375,7 @@ class Agent:
         self.close()
 
     def close(self) -> None:
-        """Waits a bounded time for what goes on in the background, then ends the session."""
+        """Waits a limited time for background work, then ends the session."""
         self._settle_title(_TITLE_SECONDS)
         self.reviews.close()
         self.session.close()
@@ -384,14 +389,14 @@ class Agent:
         self.session.use_model(self.model)
 
     def _run(self, stopped: Callable[[], bool]) -> Any:
-        """The one loop; the session compacts in it."""
+        """Runs the tool loop; the session compacts inside it."""
         session = self.session
         return run_turn(
             self.model, session, fit=self._fit, counted=session.counted, limit=self._limit, cancelled=stopped
         )
 
     def _fit(self, request: Request, too_long: ContextTooLong | None) -> Request:
-        """The session compacts; the list of steps, which may have been compacted away, is then told again."""
+        """Lets the session compact, then repeats the list of steps, which may have been compacted away."""
         fitted = self.session.fit(request, too_long)
         if self.session.compactions == self._compactions:
             return fitted
@@ -411,23 +416,23 @@ class Agent:
                         saves.called(event)
                     if isinstance(event, TurnFinished):
                         self._finish(event)
-                        # an external provider is told of every exchange, so there the claim is true
+                        # An external provider receives every exchange, so with one the claim is true.
                         if saves and saves.are_only_claimed(event.reply) and self.session.external.manager is None:
                             self.session.notices.add("memory", _NOT_SAVED)
                         answered = event.reason not in ("interrupted", "tool_calls")
                     yield from self.session.take_events()
                     yield event
-            except GeneratorExit:  # whoever read the events has gone; what was said so far is kept, and marked
+            except GeneratorExit:  # the caller stopped reading: keep the answer so far, marked
                 events.close()
                 if not isinstance(event, TurnFinished):
                     self.session.finish_turn(said or _STOPPED, interrupted=True, model=self.model.name)
                 raise
             finally:
-                if answered:  # the person has the answer now, whether they read on or not
+                if answered:  # also when the caller stops reading after the answer
                     self.reviews.after_turn(self.model)
 
     def _finish(self, end: TurnFinished) -> None:
-        if end.reason == "tool_calls":  # it is stored with its calls, and the turn goes on when their results are there
+        if end.reason == "tool_calls":  # stored with its calls; the turn continues once their results are in
             return
         interrupted = end.reason == "interrupted"
         reply = end.reply or (_STOPPED if interrupted else "")
@@ -439,7 +444,7 @@ class Agent:
             try:
                 budget = Background(self.session.database, self._settings)
                 ask = helper(self._settings, "title_generation", own_only=True, budget=budget)
-            except HermesError as error:  # the answer is there; a name can be made of its words
+            except HermesError as error:  # the answer is stored; the title is made from its words
                 ask = None
                 self.session.notices.add("model", f"no helper model for titles: {error}")
             self._titles = Titles(self.session.rename, ask)
@@ -451,13 +456,13 @@ class Agent:
 
 
 class _Saves:
-    """Whether something was saved in a turn, to be compared with what the answer claims."""
+    """Records whether a turn saved something, to compare it with what the answer claims."""
 
     def __init__(self) -> None:
         self._saved = self._failed = False
 
     def called(self, returned: ToolReturned) -> None:
-        """Whatever worked and does more than look may have saved it; a write that waits for a person counts, too."""
+        """Counts each successful call of a tool that does more than read, and writes that wait for approval."""
         name = returned.call.name
         if name in _ONLY_LOOKS:
             return
@@ -470,6 +475,7 @@ class _Saves:
         self._failed = self._failed or (name == "memory" and not worked)
 
     def are_only_claimed(self, reply: str) -> bool:
+        """Whether the reply claims a save although nothing was saved in the turn."""
         if self._saved:
             return False
         vague = self._failed and bool(_VAGUE.search(reply)) and not _ADMITS.search(reply)
@@ -477,7 +483,7 @@ class _Saves:
 
 
 def _run_task(parent: AgentParts, session: MemorySession, task: Task) -> Outcome:
-    """Runs one task that `session` delegates to its end; what goes wrong in it is its outcome."""
+    """Runs a task that `session` delegates to its end; an error in it becomes its outcome."""
     settings = parent.settings
     seconds = settings.integer("delegation.child_timeout_seconds")
     end = time.monotonic() + seconds if seconds else float("inf")
@@ -517,7 +523,7 @@ def _follow(agent: Agent, task: Task, stopped: Callable[[], bool]) -> Outcome:
 
 
 def _said(before: str, kept: str, event: TurnEvent) -> tuple[str, str]:
-    """The text of the answer so far, and what of it a retry leaves; what stood before a tool call is stored with it."""
+    """The text of the answer so far, and the part a retry keeps; text before a tool call is stored with it."""
     match event:
         case TextDelta(text=text):
             return before + text, kept

@@ -1,7 +1,7 @@
-"""Everything of a home that waits for a person: changes of memory, calls of tools, changes of skills.
+"""Pending writes of a home: changes of memory, tool calls and changes of skills that wait for approval.
 
 Each surface asks in its own way (the chat with a question, Telegram with buttons, HTTP and MCP with their own calls);
-what they show, and what a decision does, is here.
+this module provides what they show and what a decision does.
 """
 
 from __future__ import annotations
@@ -35,27 +35,29 @@ if TYPE_CHECKING:
 
     PendingWrite = Pending
 
+# The gate asks no second time for a call that a person approved, and records the person as its origin.
 _AGREED = TurnContext(origin="user", note="approved by the user", approved=True)
-_MOST_LINES = 12  # of a change, before the rest is left out
-_MOST_PASSAGES = 2
-_FROM_OUTSIDE = "and this is not what the user said"  # the end of the gate's reason, when it is the only one
+_MOST_LINES = 12  # lines of a change that a short description shows
+_MOST_PASSAGES = 2  # sources that a short description shows
+_FROM_OUTSIDE = "and this is not what the user said"  # how the gate's reason ends if the source is all of it
 
 
 @value
 class Approved:
-    """What came of a write that a person agreed to; `written` when it was a change of memory."""
+    """The result of approving a pending write; `written` is set when it was a change of memory."""
 
     pending: PendingWrite
     message: str
     written: Written | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """The result as the API and `--json` return it: the message, the id of the change and its target."""
         change = self.written.change if self.written else None
         return {"message": self.message, "change": change.id if change else None, "target": self.pending.target}
 
 
 class PendingWrites:
-    """`platform` is what providers of external memory hear as the place where a change was made."""
+    """The pending writes of a home; `platform` is the place of the change that memory providers are given."""
 
     def __init__(self, home: Home, *, platform: str = "cli") -> None:
         self._home = home
@@ -64,28 +66,30 @@ class PendingWrites:
         self._skills = Approvals(home, SKILLS)
 
     def all(self) -> list[PendingWrite]:
-        """What waits, oldest first; a file that cannot be understood is left out."""
+        """Lists the pending writes, oldest first; unreadable files are left out."""
         found = [*self._memory.pending()[0], *self._skills.pending()[0]]
         return sorted(found, key=lambda pending: pending.created_at)
 
     def unreadable(self) -> list[str]:
+        """Lists the pending memory writes whose files cannot be read."""
         return self._memory.pending()[1]
 
     def get(self, pending_id: str) -> PendingWrite:
+        """Returns the pending write with this id; NotFound when there is none."""
         for pending in self.all():
             if pending.id == pending_id:
                 return pending
         raise NotFound(f"nothing is pending under {pending_id!r}; `hermes memory pending` lists what is")
 
     def edit(self, pending_id: str, texts: Sequence[str]) -> PendingWrite:
-        """Changes what would be kept; the write still waits."""
+        """Changes the texts that would be saved; the write stays pending."""
         return self._book(self.get(pending_id)).edit(pending_id, texts)
 
     def _book(self, pending: PendingWrite) -> Approvals:
         return self._skills if pending.target == SKILLS else self._memory
 
     def approve(self, pending_id: str) -> Approved:
-        """Does what waited under this id; a refusal leaves it waiting."""
+        """Carries out a pending write; if that is refused, the write stays pending."""
         pending = self.get(pending_id)
         if pending.target == SKILLS:
             return Approved(pending=pending, message=self._change_skill(pending))
@@ -95,6 +99,7 @@ class PendingWrites:
             return Approved(pending=pending, message=f"Kept as {counted(len(rules), 'rule')}.")
         if pending.target == "reminders":
             zone, book = zone_of(load_settings(self._home).text("timezone")), Reminders(self._home)
+            # "tomorrow" means the day after the person said it, not the day after the approval
             then = datetime.fromtimestamp(pending.created_at, zone).replace(tzinfo=None)
             kept = [book.add(understood(text, then), session=pending.cause.session) for text in pending.texts]
             self._memory.reject(pending_id)
@@ -105,6 +110,7 @@ class PendingWrites:
         return Approved(pending=pending, message=written.message, written=written if pending.call is None else None)
 
     def reject(self, pending_id: str) -> PendingWrite:
+        """Discards a pending write and returns it."""
         pending = self.get(pending_id)
         return self._book(pending).reject(pending_id)
 
@@ -118,7 +124,7 @@ class PendingWrites:
 
 
 def described(pending: PendingWrite, *, whole: bool = True) -> str:
-    """What would be kept or done, where it may come from, and the passage itself; for people, in several lines.
+    """Describes a pending write to a person: what it would do, where it may come from, and the passage itself.
 
     Without `whole`, a long change is cut and only the likeliest sources are shown.
     """
@@ -126,7 +132,7 @@ def described(pending: PendingWrite, *, whole: bool = True) -> str:
 
 
 def changed(pending: PendingWrite, *, whole: bool = True) -> list[str]:
-    """What it is about, and the lines that would come and go."""
+    """The headline of a pending write and the lines it would add and remove."""
     change = _change(pending)
     cut = 0 if whole else max(0, len(change) - _MOST_LINES)
     lines = [_headline(pending), *(f"  {line}" for line in change[: len(change) - cut])]
@@ -134,7 +140,7 @@ def changed(pending: PendingWrite, *, whole: bool = True) -> list[str]:
 
 
 def origins(pending: PendingWrite, *, whole: bool = True) -> list[str]:
-    """Where it may come from, with the passages, and any other reason why a person is asked."""
+    """Lists the likely sources with their passages, and any other reason why a person is asked."""
     lines = []
     shown = pending.sources if whole else pending.sources[:_MOST_PASSAGES]
     for source in shown:
@@ -142,17 +148,18 @@ def origins(pending: PendingWrite, *, whole: bool = True) -> list[str]:
         lines += [f"  “{source['passage']}”"] if source.get("passage") else []
     if left := len(pending.sources) - len(shown):
         lines.append(f"and {counted(left, 'other text')} from outside")
-    if pending.reason and not (shown and pending.reason.endswith(_FROM_OUTSIDE)):  # that is what the passages show
+    if pending.reason and not (shown and pending.reason.endswith(_FROM_OUTSIDE)):  # the passages already say so
         lines.append(f"because {pending.reason}")
     return lines
 
 
 def is_cut(pending: PendingWrite) -> bool:
-    """Whether `described` leaves something out when it is not asked for the whole."""
+    """Whether `described` shortens this write unless `whole` is set."""
     return len(_change(pending)) > _MOST_LINES or len(pending.sources) > _MOST_PASSAGES
 
 
 def waiting_in_words(count: int) -> str:
+    """Says how many writes wait, as a short phrase for a status line."""
     return f"{counted(count, 'write')} {'waits' if count == 1 else 'wait'} for you"
 
 
@@ -168,7 +175,7 @@ def _headline(pending: PendingWrite) -> str:
 
 
 def _change(pending: PendingWrite) -> list[str]:
-    """The lines it would add, each with a plus, and those it would take away, with a minus."""
+    """The lines that the write would add, each after a plus, and remove, each after a minus."""
     if pending.call is not None:
         given = pending.call["arguments"]
         taken, added = [str(given.get("old_text") or given.get("old_string") or "")], list(pending.texts)
@@ -187,7 +194,7 @@ def _change(pending: PendingWrite) -> list[str]:
 
 
 def carry_out(home: Home, call: Mapping[str, Any]) -> str:
-    """Makes a call as the session would have made it; WriteRefused says why it failed."""
+    """Runs an approved tool call as its session would have run it; WriteRefused says why it failed."""
     settings = load_settings(home)
     kit = BuiltinTools(
         settings=settings,
@@ -199,7 +206,7 @@ def carry_out(home: Home, call: Mapping[str, Any]) -> str:
         trusted=TrustedFolders(home),
     )
     with closing(open_parts(home, settings=settings, options=SessionOptions(makers=kit.makers()))) as parts:
-        if parts.toolbox.get(str(call["tool"])) is None:  # one of a memory provider's
+        if parts.toolbox.get(str(call["tool"])) is None:  # a tool of a provider that must start first
             parts.start_external("approval", {"platform": "approval"})
         result = json.loads(parts.toolbox.call(str(call["tool"]), call["arguments"], _AGREED))
         parts.external.close(())

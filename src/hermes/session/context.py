@@ -1,4 +1,4 @@
-"""What the model has in front of it: the messages as sent, where they came from, and the request built from them."""
+"""The context of a session: its messages as sent, the source of each, and the request built from them."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     Numbered = tuple[int, Mapping[str, Any]]
     Private = tuple[Any, ...]
 
-# What a request is made of; everything else in a stored message is for us. `reasoning_model` tells our clients whose
-# reasoning it is, and they do not send it.
+# The fields of a message that a model client gets; all others in a stored message are our own records.
+# `reasoning_model` names the model that wrote the reasoning; our clients read it and do not send it.
 WIRE_KEYS = (
     *("role", "content", "name", "tool_calls", "tool_call_id", "is_error"),
     *("reasoning_content", "reasoning_details", "reasoning_model"),
@@ -54,25 +54,25 @@ WIRE_KEYS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Each request of a session extends the one before it; nothing in it may be changed in place.
+    """What a host sends to the model: each request of a session extends the one before it, so change nothing in place.
 
-    Only a compaction moves the prefix: the request after it has a higher number of `compactions`.
+    Only a compaction changes the prefix: the request after it has a higher number of `compactions`.
     """
 
     system: str
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]]
     compactions: int = 0
-    # Memory updates by the place of the message that holds them: some models take them as messages of the system.
+    # Memory updates by the place of the message that contains them: some APIs accept them as system messages.
     announcements: Mapping[int, str] = field(default_factory=dict)
 
     def text_only(self) -> Request:
-        """The same for a model without vision: a short placeholder replaces each image."""
+        """Returns the request for a model without vision: a short placeholder replaces each image."""
         return replace(self, messages=[dict(text_only(message)) for message in self.messages])
 
 
 def _announced_in(stored: Mapping[str, Any]) -> str:
-    """The memory update that was added to a message; only rules and what the host adds stand behind it."""
+    """The memory update that was added to a message; of the additions, only rules and overlay follow it."""
     sent = stored.get("api_content")
     sizes = {str(each.get("source")): each.get("characters") for each in stored.get("additions") or ()}
     size = sizes.get("announcement")
@@ -83,21 +83,24 @@ def _announced_in(stored: Mapping[str, Any]) -> str:
 
 
 def wire_message(stored: dict[str, Any]) -> dict[str, Any]:
-    """A stored message as it was sent: the text with what was added at request time, where that differs."""
+    """Returns a stored message as it was sent, with the text that was added at request time."""
     message = {key: stored[key] for key in WIRE_KEYS if key in stored}
     if message["role"] == "developer":
-        message["role"] = "system"  # what it was called before; not every model knows the newer name
+        message["role"] = "system"  # the older name of the role, which every model knows
     if "api_content" in stored:
         message["content"] = stored["api_content"]
     if message["role"] == "assistant" and not message.get("content") and not message.get("tool_calls"):
-        refusal = stored.get("refusal")  # as OpenAI's models say no
-        # No API takes a message that has neither words nor calls.
+        refusal = stored.get("refusal")  # OpenAI's models put it here instead of in content
+        # No API accepts a message without text and calls.
         message["content"] = refusal if isinstance(refusal, str) else ""
     return with_valid_calls(message)
 
 
 def reply_message(reply: str, answered: Mapping[str, Any]) -> dict[str, Any]:
-    """The last message of a turn: the text the person saw, with the model's reasoning and, where equal, its blocks."""
+    """Builds the last message of a turn: the text the person saw, with the model's reasoning.
+
+    The model's own content blocks are kept only if they contain exactly that text.
+    """
     content = answered.get("content")
     whole = "".join(part.get("text", "") for part in content) if isinstance(content, list) else content
     kept = {key: part for key, part in answered.items() if key.startswith("reasoning")}
@@ -105,14 +108,14 @@ def reply_message(reply: str, answered: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parsed(arguments: str | Mapping[str, Any] | None) -> dict[str, Any]:
-    """The arguments of a call as an object; empty when they are none."""
+    """The arguments of a call as an object; empty when they are not a JSON object."""
     return read_arguments(arguments)[0] or {}
 
 
 def with_valid_calls(message: dict[str, Any]) -> dict[str, Any]:
-    """The message with the arguments of its calls as JSON, which a model does not always write and servers insist on.
+    """Repairs the arguments of the message's calls: models sometimes write invalid JSON, and servers refuse it.
 
-    The same arguments always become the same text, so a message that was sent once is sent like that again.
+    The same arguments always become the same text, so that a message is sent with the same bytes every time.
     """
     calls = message.get("tool_calls") or ()
     functions = [call.get("function") if isinstance(call, dict) else None for call in calls]
@@ -127,12 +130,12 @@ def with_valid_calls(message: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_answer(message: Mapping[str, Any]) -> bool:
-    """Whether a turn ends with this message: the model's words, without a call."""
+    """Whether this message ends a turn: text of the model without a tool call."""
     return message.get("role") == "assistant" and not message.get("tool_calls")
 
 
 def unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:
-    """Ids of tool calls of the newest assistant message that have no result yet."""
+    """Lists the ids of the newest tool calls that have no result yet."""
     answered: set[str] = set()
     for message in reversed(messages):
         if message["role"] == "tool":
@@ -145,21 +148,21 @@ def unanswered_calls(messages: list[dict[str, Any]]) -> list[str]:
 
 
 def settled_until(messages: list[dict[str, Any]]) -> int:
-    """How many messages stand before a group of calls that still runs; all of them when none does."""
+    """How many messages precede a group of calls that still runs; all of them if none does."""
     if not unanswered_calls(messages):
         return len(messages)
     return next(at for at in range(len(messages) - 1, -1, -1) if messages[at]["role"] == "assistant")
 
 
 def noted(notes: str, rules: str = "", fired: Sequence[Fired] = ()) -> dict[str, Any]:
-    """What was added to a tool's result, as its message records it."""
+    """The fields that record what was added to a tool's result in its message."""
     additions = sizes_of(folder_notes=notes, rules=rules)
     record_fired(additions, fired)
     return {"additions": additions} if additions else {}
 
 
 def record_fired(additions: list[dict[str, Any]], fired: Sequence[Fired]) -> None:
-    """Puts what fired, and why, beside the size of what the model was shown of it; receipts read it there."""
+    """Records which rules and reminders fired, and why, with the additions that showed them; receipts read it."""
     for each in additions:
         kind = _KINDS_FIRED.get(each["source"])
         if kind is not None:
@@ -176,24 +179,24 @@ _HELD = (
 
 
 def shown(fired: Sequence[Fired]) -> str:
-    """What the model reads of rules that fired; "" for none."""
+    """Renders the rules that fired for the model; "" when none did."""
     return "\n".join([_RULES, *(f"- {each.text}" for each in fired)]) if fired else ""
 
 
 def reminding(fired: Sequence[Fired]) -> str:
-    """The same for reminders, with when they were due."""
+    """Renders the reminders that are due for the model, with why they come up; "" when none is."""
     return "\n".join([_REMINDERS, *(f"- {each.text} ({each.trigger})" for each in fired)]) if fired else ""
 
 
 def rule_to_ask(fired: Sequence[Fired]) -> str:
-    """The rules because of which the person must agree to a call."""
+    """The texts of the rules that require the person's consent to this call; "" when none does."""
     return " ".join(each.text for each in fired if each.enforce == "ask")
 
 
 def held_back(fired: Sequence[Fired], *, changes: bool) -> str:
-    """The result of a call that is held back once, so that the model reads the rules before it acts; "" to go on.
+    """The result that replaces a call once, so that the model reads the rules before it acts; "" lets the call run.
 
-    A call that only reads goes on, and so does one about which the person is asked anyway.
+    A call that only reads runs, and so does one that needs the person's consent anyway.
     """
     if not changes or rule_to_ask(fired) or not any(each.enforce == "hold" for each in fired):
         return ""
@@ -203,19 +206,19 @@ def held_back(fired: Sequence[Fired], *, changes: bool) -> str:
 
 
 def sizes_of(**parts: str) -> list[dict[str, Any]]:
-    """What was added to a message, for `hermes sessions show`: its source and size, never its text."""
+    """The record of what was added to a message: source and size. The texts are already part of the message."""
     return [{"source": source, "characters": len(text)} for source, text in parts.items() if text]
 
 
-# When to look back: turns and tool calls of a conversation, counted in the database so that a restart keeps them.
+# When a review is due: turns and tool calls of a conversation, counted in the database so that a restart keeps them.
 #
-# A model that saves memory or skills by itself needs no reminder: its own call starts the count anew.
+# A model that saves memory or skills by itself needs no review yet: its own call restarts the count.
 
 MEMORY, SKILLS = "memory", "skills"
 
 
 class ReviewCounters:
-    """The counters of one conversation, whichever of its sessions is running."""
+    """Counts the turns and tool calls of one conversation, across all of its sessions."""
 
     def __init__(self, database: SessionDB, session_id: str) -> None:
         self._database = database
@@ -224,16 +227,16 @@ class ReviewCounters:
         self.turns = int(kept.get("turns", 0))
         self.calls = int(kept.get("calls", 0))
         self._saved_memory = False
-        self.answered = 0  # turns of this process, for the note at its end
+        self.answered = 0  # turns of this process; the note at the end is written only if there were any
 
     def move(self, database: SessionDB, session_id: str) -> None:
-        """The conversation is in another database now; its counts go along."""
+        """Continues in another database, to which the conversation moved, and stores the counts there."""
         self._database = database
         self._key = f"nudges:{database.get_session(session_id).root}"
         self.save()
 
     def called(self, name: str) -> None:
-        """A tool was called in the conversation."""
+        """Counts a tool call; saving memory or a skill restarts the respective count."""
         self.calls += 1
         if name == "memory":
             self.turns, self._saved_memory = 0, True
@@ -241,13 +244,13 @@ class ReviewCounters:
             self.calls = 0
 
     def turn_finished(self) -> None:
-        """A person was answered; `save` keeps the counts with the conversation."""
+        """Counts an answered turn; `save` stores the counts."""
         self.turns = 0 if self._saved_memory else self.turns + 1
         self._saved_memory = False
         self.answered += 1
 
     def due(self, settings: Settings, tools: frozenset[str]) -> frozenset[str]:
-        """What should be looked back for now: memory, skills, both or nothing."""
+        """Which reviews are due now: of memory, skills, both or neither."""
         counts = {
             MEMORY: (self.turns, settings.integer("memory.nudge_interval"), "memory" in tools),
             SKILLS: (self.calls, settings.integer("skills.creation_nudge_interval"), "skill_manage" in tools),
@@ -255,12 +258,13 @@ class ReviewCounters:
         return frozenset(kind for kind, (count, every, offered) in counts.items() if offered and 0 < every <= count)
 
     def review_began(self, kinds: frozenset[str]) -> None:
-        """A review begins: what it is for starts from zero, so that a failing one is not tried after every turn."""
+        """Restarts the counts of a review that begins, so that a failing one is not repeated after every turn."""
         self.turns = 0 if MEMORY in kinds else self.turns
         self.calls = 0 if SKILLS in kinds else self.calls
         self.save()
 
     def save(self) -> None:
+        """Stores the counts with the conversation."""
         kept = {"turns": self.turns, "calls": self.calls}
         self._database.set_meta(self._key, json.dumps(kept))
 
@@ -273,18 +277,18 @@ def _read(stored: object) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-# Puts tool results behind their calls again: a history that is out of order is refused by every model.
+# Puts tool results directly after their calls: every model refuses a history that is out of order.
 #
-# Two programs that go on with one conversation at the same time store their messages as they come, between each
-# other, a damaged row can take a call or its result away, and an import brings what other programs wrote, such as
-# roles that no model knows. What is stored stays as it is; what is sent is put in order.
+# Two programs that continue one conversation at the same time store their messages interleaved, a damaged row can
+# remove a call or its result, and an import contains what other programs wrote, such as roles that no model knows.
+# The stored messages stay as they are; only what is sent is put in order.
 
 ROLES = ("system", "developer", "user", "assistant", "tool")
 _LOST = "[A tool call without a result was here.]"
 
 
 def in_tool_order(stored: Iterable[Numbered]) -> list[Numbered]:
-    """The messages with each group of results directly behind its calls; the same list when that is so already."""
+    """Orders messages so that each group of results directly follows its calls; unsendable messages are left out."""
     given = [(number, _sendable(message)) for number, message in stored if message["role"] in ROLES]
     if _is_sound([message for _, message in given]):
         return given
@@ -293,7 +297,7 @@ def in_tool_order(stored: Iterable[Numbered]) -> list[Numbered]:
     arranged: list[Numbered] = []
     for at, (number, message) in enumerate(given):
         if message["role"] == "tool":
-            continue  # it follows its call, or its call is lost
+            continue  # placed after its call, or left out because its call is lost
         results = _results(given, at, placed)
         placed.update(results.values())
         arranged.append((number, message if at == last else _answered(message, results)))
@@ -317,7 +321,7 @@ def _is_sound(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _results(given: Sequence[Numbered], at: int, placed: set[int]) -> dict[str, int]:
-    """Where the results of the calls of one message stand, by the ids of the calls and in their order."""
+    """The places of the results of one message's calls, by call id and in the order of the calls."""
     wanted = [call["id"] for call in given[at][1].get("tool_calls") or ()]
     open_calls = set(wanted)
     found: dict[str, int] = {}
@@ -325,7 +329,7 @@ def _results(given: Sequence[Numbered], at: int, placed: set[int]) -> dict[str, 
         if not open_calls:
             break
         message = given[place][1]
-        # Some models count their calls anew in each answer: a later call of the same id takes the results after it.
+        # Some models restart their call ids in each answer: results after a later call with this id belong to it.
         open_calls -= {call["id"] for call in message.get("tool_calls") or ()}
         name = str(message.get("tool_call_id")) if message["role"] == "tool" else ""
         if name in open_calls and place not in placed:
@@ -341,7 +345,7 @@ def _answered(message: Mapping[str, Any], results: Mapping[str, int]) -> Mapping
 
 
 def _sendable(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message in words or parts, and without calls that lack what every model wants to see of one."""
+    """Returns the message with text or parts as content, and without calls that lack an id or a name."""
     content, calls = message.get("content"), message.get("tool_calls") or ()
     in_parts = isinstance(content, list) and all(isinstance(part, dict) for part in content)
     if not (content is None or isinstance(content, str) or in_parts):
@@ -362,23 +366,23 @@ def _with_calls(message: Mapping[str, Any], kept: list[Any]) -> Mapping[str, Any
     return {**rest, "tool_calls": kept} if kept else {**rest, "content": message.get("content") or _LOST}
 
 
-# What in a conversation came from outside: a page, a file, a tool's output, a recall.
+# Which text in a conversation came from outside: a page, a file, a tool's output, a recall.
 #
 # Each stored message says where its text comes from (`OUTSIDE`), so that a resumed session, a branch, a search and a
-# block that stands for compacted messages know what the running session knew. `TYPED` is the part the person typed of
-# a message that also holds something they handed in.
+# block that replaces compacted messages know what the running session knew. `TYPED` is the part that the person typed
+# of a message that also contains text they handed in, such as a pipe.
 
 OUTSIDE, TYPED = "outside", "typed"
 SYNTHETIC = "synthetic"
 ENDED = "[This call did not finish: the turn ended before it returned.]"
-# Results of these are the conversation's own, where a stored one does not say: imported, or older than the mark.
+# Tools whose results are not from outside; decides for results without the mark: imported ones, and older ones.
 _OWN_TOOLS = frozenset(
     {"memory", "skills_list", "skill_view", "skill_manage", "context_compact", "todo", "write_file", "patch"}
 )
 MCP_PREFIX = "mcp_"  # of the names of MCP servers' tools (`tools.mcp.tool_name`)
 _COMPACTED = "earlier in the conversation"
 _ADDED = {"recalled": "recall", "overlay": "host"}
-_KEPT_TEXT = 4_000  # characters of a prompt's source that are stored to be shown
+_KEPT_TEXT = 4_000  # characters of each outside text in a prompt that are stored with the session
 
 
 def origin_of(stored: Mapping[str, Any]) -> str:
@@ -389,17 +393,17 @@ def origin_of(stored: Mapping[str, Any]) -> str:
     if stored.get("role") == "tool":
         return "" if stored.get("name") in _OWN_TOOLS or stored.get("content") == ENDED else "tool"
     if is_block(stored) or (stored.get("role") == "user" and is_synthetic(stored)):
-        return "recall"  # of an older version or another program: nobody knows what it was made of
+        return "recall"  # written by an older version or another program: its sources are unknown
     additions = [each for each in stored.get("additions") or () if isinstance(each, dict)]
     if "api_content" in stored and not additions:
-        return "recall"  # no session of ours says something else in a person's name
+        return "recall"  # our sessions record every addition, so another program added this text
     return next(
         (_ADDED[each["source"]] for each in additions if each.get("source") in _ADDED and not each.get("vouched")), ""
     )
 
 
 def words_of_person(stored: Mapping[str, Any]) -> str:
-    """What the person typed of a stored message; "" when somebody or something else wrote it."""
+    """The part of a stored message that the person typed; "" when the text has another author."""
     by_program = WRITTEN in stored or SYNTHETIC in stored or is_block(stored) or is_synthetic(stored)
     if stored.get("role") != "user" or by_program:
         return ""
@@ -410,9 +414,9 @@ def words_of_person(stored: Mapping[str, Any]) -> str:
 
 
 def sources_in(context: Context, *others: Source) -> list[Source]:
-    """What the messages in front of the model hold from outside, behind `others`.
+    """Lists the texts from outside in the context, after `others`.
 
-    What the model wrote after it had read some is left out while the text that it read is still there.
+    What the model wrote after reading such text counts only when the text itself is no longer in the context.
     """
     found = [(str(message["role"]), _source(message, origin)) for _, origin, message in context.outside()]
     read = [*others, *(source for role, source in found if role != "assistant")]
@@ -426,18 +430,19 @@ def _source(message: Mapping[str, Any], origin: str) -> Source:
 
 
 def _source_name(message: Mapping[str, Any], origin: str) -> str:
-    """The address or path in a tool's result, else the tool's name, else what kind of text it is."""
+    """The address or path in a tool's result, else the tool's name, else a phrase for its origin."""
     place = re.match(r'\{"success": true, "(?:url|path)": "([^"]{1,300})"', _text(message))
     named = place[1] if place else str(message.get("name") or _NAMES.get(origin, "a tool"))
     return _COMPACTED if is_block(message) else named
 
 
 def outside_as_dicts(sources: Iterable[Source]) -> list[dict[str, str]]:
-    """Sources of a prompt, to be stored with its session."""
+    """Sources of a prompt as dicts, to store them with its session."""
     return [{"origin": each.origin, "name": each.name, "text": each.text[:_KEPT_TEXT]} for each in sources]
 
 
 def outside_from_dicts(stored: object) -> list[Source]:
+    """Reads back the sources that `outside_as_dicts` stored; anything malformed is left out."""
     known = [each for each in stored if isinstance(each, dict)] if isinstance(stored, list) else []
     texts = ([str(each.get(name, "")) for name in ("origin", "name", "text")] for each in known)
     return [Source(origin=origin, name=name, text=text) for origin, name, text in texts]
@@ -457,13 +462,13 @@ def _text(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-# Tells a running session what changed in memory since its prompt was frozen: once, appended after the prefix.
+# Announces to a running session what changed in memory since its prompt was frozen: once, after the prefix.
 
 _HEADLINE = "[Memory changed since this conversation began. From now on this holds:]"
 
 
 class MemoryUpdates:
-    """Remembers up to which change the session has been told; `seen` can be stored and handed in again on resume."""
+    """Finds changes of memory that the model does not know yet; `seen`, the last known ones, is kept for a resume."""
 
     def __init__(self, store: MemoryStore | None, session_id: str, seen: dict[str, int] | None = None) -> None:
         self._store = store
@@ -471,7 +476,7 @@ class MemoryUpdates:
         self.seen = dict(seen) if seen is not None else self._newest()
 
     def take(self) -> str:
-        """What others changed since the last call; what this session wrote itself, its own tool results have told."""
+        """What others changed since the last call; the session's own writes are already in its tool results."""
         if self._store is None:
             return ""
         lines = [line for target in self._store.targets for line in self._news(self._store, target)]
@@ -502,28 +507,28 @@ class MemoryUpdates:
         try:
             return store.history(target)[0] if store else []
         except StorageError:
-            return []  # an unreadable history has nothing to announce; `hermes memory status` says what is wrong
+            return []  # announce nothing; `hermes memory status` reports the unreadable history
 
 
 def _number(change: Change) -> int:
     return int(change.id[1:])
 
 
-_MOST_DIGESTS = 2_000  # on one receipt
+_MOST_DIGESTS = 2_000  # on one receipt; the first one of a long history lists only its newest messages
 
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of a message beside what is sent."""
+    """What a context knows about a message besides the text that is sent."""
 
     stored: Mapping[str, Any]
-    # Where something was added at request time: what was really said. Only that is worth a place in a summary.
+    # The message without the additions, if it has any: only that belongs in a summary.
     said: dict[str, Any] | None = None
-    outside: str = ""  # where the text comes from, if nobody here wrote it
+    outside: str = ""  # the origin of text from outside; "" for the person, the model and Hermes
     of_person: str = ""  # a person's own words
-    # Of a message with private parts, which only this process has: what was typed, what was sent, what a resume sends.
+    # For a message with private parts, known only to this process: the text as typed, as sent, and as a resume sends.
     private: Private | None = None
-    images: Sequence[Entry] = ()  # none for what stands before the newest summary: only placeholders are left of them
+    images: Sequence[Entry] = ()  # none before the newest summary: those messages keep placeholders
     pictured: dict[str, Any] | None = None  # the message with its images, as it is sent
     size: int | None = None  # tokens, by estimate
     digest: str = ""  # for receipts
@@ -531,7 +536,7 @@ class _Known:
 
 
 class Context:
-    """The messages a session sends, with their additions."""
+    """The messages a session sends, with their additions, and what is known about each."""
 
     def __init__(
         self, stored: Iterable[tuple[int, Mapping[str, Any]]] = (), *, private: Mapping[int, Private] | None = None
@@ -540,18 +545,18 @@ class Context:
         self.messages: list[dict[str, Any]] = []
         self.ids: list[int] = []
         self._known: list[_Known] = []
-        self.compacted = False  # some of it stands for messages that were put away
-        self._receipted = 0  # how many messages, the next answer included, receipts cover; 0 when that is not known
+        self.compacted = False  # whether a block in it replaces messages
+        self._receipted = 0  # number of messages that receipts cover, including the next answer; 0 if unknown
         originals = dict(stored)
         for number, message in in_tool_order(originals.items()):
             self.append(number, message, (private or {}).get(number))
-            if message is not originals[number]:  # put in order to be sent; a receipt names what is stored
+            if message is not originals[number]:  # changed for sending; receipts use the digest of the stored form
                 self._known[-1].digest = digest_of(originals[number])
 
     def append(
         self, number: int, stored: Mapping[str, Any], private: Private | None = None, images: Sequence[Entry] = ()
     ) -> None:
-        """Takes a message in; `private` and `images` are what was typed and sent where that may not be stored."""
+        """Appends a stored message; `private` and `images` hold what was typed and sent but may not be stored."""
         if IMAGES in stored:
             images, stored = images or stored[IMAGES], bare(public(stored))
         if (kept := storable(stored)) is not stored:
@@ -565,7 +570,7 @@ class Context:
             message["content"] = private[1]
         if "api_content" in stored or private is not None:
             known.said = {**message, "content": stored.get("content")}
-        if WRITTEN in stored and message["role"] != "tool":  # a summary; shortened results are no reason
+        if WRITTEN in stored and message["role"] != "tool":  # a block; a shortened tool result keeps the images
             for earlier in self._known:
                 earlier.images = ()
         elif message["role"] == "user":
@@ -577,15 +582,16 @@ class Context:
 
     @property
     def announcements(self) -> dict[int, str]:
+        """Memory updates by the place of the message that contains them."""
         return {at: known.announced for at, known in enumerate(self._known) if known.announced}
 
     @property
     def private(self) -> dict[int, Private]:
-        """What this process knows of messages with private parts, by their ids."""
+        """The private texts that only this process knows, by message id."""
         return {number: known.private for number, known in self._numbered() if known.private is not None}
 
     def to_send(self, read: Callable[[Entry], bytes | None], *, to_others: bool = False) -> list[dict[str, Any]]:
-        """The messages with their images, which `read` finds; `to_others` as `public` has them."""
+        """The messages with their images, loaded by `read`; with `to_others`, without private parts (`public`)."""
         messages = self.public() if to_others else self.messages
         return [
             _with_images(message, known, read, to_others=to_others) if known.images else message
@@ -593,7 +599,7 @@ class Context:
         ]
 
     def asked(self) -> Content:
-        """What the person said last, with its images, to be said again."""
+        """What the person said last, with its images, in the form that `prepare_turn` accepts."""
         known = next((known for known in reversed(self._known) if known.of_person), None)
         if known is None:
             return ""
@@ -601,29 +607,29 @@ class Context:
         return own_parts(text, known.images) if known.images else text
 
     def said(self) -> list[dict[str, Any]]:
-        """The messages without what was only added to them on the way to the model, and without private parts."""
+        """The messages without additions and private parts: what a summary, a provider or an engine may see."""
         return [known.said or message for message, known in zip(self.messages, self._known, strict=True)]
 
     def stored(self) -> list[tuple[int, Mapping[str, Any]]]:
-        """The ids and the messages as they are stored."""
+        """The messages as stored, with their ids."""
         return [(number, known.stored) for number, known in self._numbered()]
 
     def outside(self) -> list[tuple[int, str, dict[str, Any]]]:
-        """The place of each message that holds text from outside, the origin of that, and the message."""
+        """The messages with text from outside: place, origin, and the message without private parts."""
         return [(at, known.outside, self._without_private(at)) for at, known in enumerate(self._known) if known.outside]
 
     def public(self) -> list[dict[str, Any]]:
-        """The messages as they were sent, without private parts: for whoever is not the model they were said to."""
+        """The messages as they were sent, without private parts, for readers other than the session's model."""
         return [self._without_private(at) for at in range(len(self.messages))]
 
     def of_person(self) -> list[str]:
-        """What the person said, as far as it is still here."""
+        """What the person said, as far as the context still contains it."""
         return [known.of_person for known in self._known if known.of_person]
 
     def new_digests(self, receipt_id: str) -> list[str]:
-        """What receipts know the messages by that came since the receipt of this id, which is the newest.
+        """The digests of the messages since the newest receipt, which has this id.
 
-        Of a longer history that has no receipt yet, the newest count. The next message is the answer, which its own
+        A longer history without a receipt is cut to its newest messages. The next message is the answer, which its own
         receipt covers.
         """
         new: Sequence[int] = range(self._receipted, len(self._known))
@@ -635,26 +641,27 @@ class Context:
         return [self._known[at].digest for at in new[-_MOST_DIGESTS:]]
 
     def _since(self, receipt_id: str) -> list[int]:
-        """Places of the messages after the one that carries a receipt, and of what a compaction wrote since."""
+        """Places of the messages after the one with this receipt, and of those that a compaction wrote since."""
         carriers = (at for at in range(len(self.ids) - 1, -1, -1) if _receipt_id(self._known[at].stored) == receipt_id)
         last = next(carriers, -1) if receipt_id else -1
         number = self.ids[last] if last >= 0 else -1
         return [at for at in range(len(self.ids)) if at > last or self.ids[at] > number]
 
     def this_turn(self) -> list[Mapping[str, Any]]:
-        """The messages after the person's newest one, as they are stored."""
+        """The messages after the person's newest one, as stored."""
         asked = (at for at in range(len(self._known) - 1, -1, -1) if self._known[at].of_person)
         return [known.stored for known in self._known[next(asked, -1) + 1 :]]
 
     def sizes(self) -> list[int]:
-        """Tokens of each message, by estimate; each is looked at once."""
+        """Estimated tokens of each message, cached after the first estimate."""
         return [self._size(at) for at in range(len(self.messages))]
 
     def tokens(self, start: int = 0) -> int:
+        """Estimated tokens of the messages from `start` on."""
         return sum(self._size(at) for at in range(start, len(self.messages)))
 
     def replaced(self, ids: Sequence[int], written: Mapping[int, Mapping[str, Any]]) -> Context:
-        """The context of these ids: messages that stay are the very same objects, the others are written just now."""
+        """Builds the context after a compaction: kept messages stay the same objects, new ones come from `written`."""
         places = {number: at for at, number in enumerate(self.ids)}
         new = Context()
         for number in ids:
@@ -669,7 +676,7 @@ class Context:
         return new
 
     def renumbered(self, ids: Sequence[int]) -> None:
-        """The same messages under the ids of another session."""
+        """Gives the messages the ids they have in another session."""
         self.ids = list(ids)
 
     def _numbered(self) -> Iterable[tuple[int, _Known]]:
@@ -694,32 +701,37 @@ def _receipt_id(stored: Mapping[str, Any]) -> str:
 def _with_images(
     message: dict[str, Any], known: _Known, read: Callable[[Entry], bytes | None], *, to_others: bool
 ) -> dict[str, Any]:
-    """Put together once, so that the object, which the wire knows again, and its bytes stay the same."""
+    """Builds the message with its images once: model clients recognise the object and reuse its bytes."""
     if to_others and known.private is not None:
         shown = public_images(known.private[0], known.images)
         return {**message, "content": as_parts(message["content"], shown, read)}
     if known.pictured is None:
         known.pictured = {**message, "content": as_parts(message["content"], known.images, read)}
-        if known.private is None:  # their files are nowhere else
+        if known.private is None:  # images of private messages are stored nowhere else, so their data stays
             known.images = [without_data(entry) for entry in known.images]
     return known.pictured
 
 
-# What compaction sees of the session it works for.
+# The interfaces through which compaction uses the session.
 
 
 class Boundary(Protocol):
-    """What compaction tells external memory; the provider manager has these methods."""
+    """The hooks of external memory that compaction calls; `External` implements them."""
 
-    def on_pre_compress(self, messages: list[dict[str, Any]]) -> str: ...
-    def on_session_end(self, messages: list[dict[str, Any]]) -> None: ...
+    def on_pre_compress(self, messages: list[dict[str, Any]]) -> str:
+        """Announces messages that are about to be taken out; returns text for the summary."""
+
+    def on_session_end(self, messages: list[dict[str, Any]]) -> None:
+        """Announces the end of a stretch of the conversation."""
+
     def on_session_switch(
         self, new_session_id: str, *, parent_session_id: str = "", reset: bool = False, **kwargs: Any
-    ) -> None: ...
+    ) -> None:
+        """Announces the session in which the conversation continues."""
 
 
 class Host(Protocol):
-    """The session, as compaction sees it."""
+    """What compaction needs from a session; `MemorySession` implements it."""
 
     id: str
     system_prompt: str
@@ -730,11 +742,21 @@ class Host(Protocol):
     notices: Notices
     model: str
 
-    def request(self) -> Request: ...
-    def overhead(self) -> int: ...
-    def sources(self) -> list[Source]: ...
-    def rebuilt_prompt(self) -> Prompt: ...
-    def announced(self) -> dict[str, int]: ...
+    def request(self) -> Request:
+        """The request for the current context."""
+
+    def overhead(self) -> int:
+        """Estimated tokens of tools and prefill, which every request carries."""
+
+    def sources(self) -> list[Source]:
+        """The texts from outside that the model has read."""
+
+    def rebuilt_prompt(self) -> Prompt:
+        """The system prompt, built again from its sources."""
+
+    def announced(self) -> dict[str, int]:
+        """The newest change of each memory file, which a rebuilt prompt already includes."""
+
     def go_on(
         self,
         session_id: str,
@@ -743,5 +765,8 @@ class Host(Protocol):
         *,
         system_prompt: str,
         seen: dict[str, int],
-    ) -> None: ...
-    def reload(self) -> None: ...
+    ) -> None:
+        """Continues with another context, and perhaps as another session."""
+
+    def reload(self) -> None:
+        """Loads what another process stored in the session."""

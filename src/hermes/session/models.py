@@ -1,7 +1,7 @@
-"""Which models the settings name: the one to talk to, its fallbacks, and helpers; and what background work may cost.
+"""Opens the models that the settings name (main model, fallbacks, helpers) and limits what background work costs.
 
-Keys come from the environment or from the `.env` beside the settings. Nothing is asked of a model here, but a model
-that no provider is known for is looked for on the usual ports of this machine.
+Keys come from the environment or from the `.env` next to the settings. Opening a model calls no provider, but a model
+without a known provider is looked for on the usual ports of this machine.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
     Helper = Callable[[str, str], str]
 
-SCRIPTED = "scripted"
+SCRIPTED = "scripted"  # the model provider that replays a script file, for tests and demonstrations
 
 
 def main_model(settings: Settings, name: str = "", *, person: str = "") -> Model:
-    """The model to talk to: `name`, else `model.default`, else whatever a server on this machine has.
+    """Opens the main model: `name`, else `model.default`, else one that a server on this machine offers.
 
-    `person` is whose conversations it answers, in any words; OpenAI looks for a cached prompt among theirs first.
+    `person` identifies whose conversations it answers; OpenAI looks for a cached prompt among theirs first.
     """
     fallbacks = settings.texts("fallback_models")
     first = _named(settings, name or settings.text("model.default"), person)
@@ -54,9 +54,10 @@ def main_model(settings: Settings, name: str = "", *, person: str = "") -> Model
 
 
 def helper_model(settings: Settings, task: str, *, main: Model | None = None, own_only: bool = False) -> Model | None:
-    """The model of a background task; None when the task is switched off or there is no model at all.
+    """Opens the model of a background task; None when the task is switched off or no model is available.
 
-    A task whose settings name no model of its own uses `main`, or the one of the settings; with `own_only` it has none.
+    A task whose settings name no model uses `main`, or else the main model of the settings; with `own_only` it has no
+    model.
     """
     block = f"auxiliary.{task}"
     if not settings.flag(f"{block}.enabled"):
@@ -81,10 +82,10 @@ def helper(
     seconds: float | None = None,
     counted_as: str = "",
 ) -> Helper | None:
-    """The model of a background task as a function; an answer that takes longer than its time-out is an error.
+    """Returns a function that asks the model of a background task; an answer that takes too long is an error.
 
-    `seconds` is another time-out than that of the settings, `counted_as` another name for the task. With a `budget`
-    each call is counted, and refused (ModelError) when the budget of the day is spent.
+    `seconds` replaces the timeout of the settings, and `counted_as` the name under which the calls are counted. With a
+    `budget`, each call is counted, and refused with a ModelError once the budget of the day is spent.
     """
     model = helper_model(settings, task, main=main, own_only=own_only)
     if model is None:
@@ -110,9 +111,10 @@ def answer(
     limited: bool = True,
     once: bool = False,
 ) -> str:
-    """One question without tools, answered within `seconds`; with `once`, a first failure is the answer.
+    """Asks one question without tools and returns the answer; it must arrive within `seconds`.
 
-    With a `budget` it is counted for the task, and refused when the day's budget is spent, unless it is not `limited`.
+    With `once`, the first failure is raised instead of retried. With a `budget`, the call is counted for the task, and
+    refused when the day's budget is spent; without `limited` it is only counted.
     """
     from hermes.base.events import Finished, Retrying
 
@@ -129,20 +131,20 @@ def answer(
     except Interrupted as error:
         raise ModelUnreachable(f"{model.name} did not answer within {seconds:g} s") from error
     if budget is not None:
-        with suppress(StorageError):  # an answer that was paid for is not lost because it cannot be counted
+        with suppress(StorageError):  # return an answer that was paid for even if it cannot be counted
             budget.count(task, finished.usage, finished.model or model.name)
     content = finished.message.get("content") or ""
     return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
 
 
 def dollars_for(settings: Settings, model: str, usage: Usage) -> float | None:
-    """What an answer cost, where the prices are known; SettingsError when those of the settings cannot be used."""
+    """What an answer cost; None when the prices are unknown. SettingsError when `model.prices` is invalid."""
     ttl = settings.text("prompt_caching.cache_ttl")
     return cost_of(model, usage, own=settings.get("model.prices"), cache_ttl=ttl)
 
 
 def _named(settings: Settings, name: str, person: str = "") -> Model:
-    """A model by its name, with what `model.*` says about the default one where it is that one."""
+    """Opens a model by its name; the other `model.*` settings apply only to the default model."""
     script = _script(settings, name)
     if script:
         from hermes.llm.scripted import ScriptFile
@@ -165,7 +167,7 @@ def _named(settings: Settings, name: str, person: str = "") -> Model:
 
 
 def _embedded(settings: Settings, name: str) -> Model | None:
-    """The model `local` or `local/…`, which runs in this machine's own memory."""
+    """Opens the model `local` or `local/…`, which runs inside this process; None for any other name."""
     if name != "local" and not name.startswith("local/"):
         return None
     from hermes.llm.embedded import EmbeddedModel
@@ -192,7 +194,7 @@ def _script(settings: Settings, name: str) -> str:
 
 
 def script_from_here(name: str) -> str:
-    """A name somebody typed: the file of `scripted:FILE` is first looked for in the folder they stand in."""
+    """Resolves a typed model name: the file of `scripted:FILE` is looked for in the current folder first."""
     kind, colon, path = name.partition(":")
     here = os.path.abspath(os.path.expanduser(path))
     return f"{kind}:{here}" if colon and kind == SCRIPTED and os.path.exists(here) else name
@@ -257,34 +259,34 @@ def _opened(
     if effort:
         endpoint = replace(endpoint, extra_body=_effort(endpoint, effort) | endpoint.extra_body)
     if person and is_at_vendor(endpoint, "openai"):
-        key = hashlib.sha256(person.encode("utf-8", "replace")).hexdigest()[:32]  # says nothing about who it is
+        key = hashlib.sha256(person.encode("utf-8", "replace")).hexdigest()[:32]  # does not reveal the person
         endpoint = replace(endpoint, extra_body={"prompt_cache_key": key} | endpoint.extra_body)
     return open_model(endpoint, retries)
 
 
 def _effort(endpoint: Endpoint, effort: str) -> dict[str, Any]:
-    """How hard to think, as each wire says it."""
+    """The reasoning effort in the fields of each API."""
     return {"output_config": {"effort": effort}} if endpoint.wire == "anthropic" else {"reasoning_effort": effort}
 
 
-# What work in the background may cost in a day, what it did cost, what waits, and whether it is of use.
+# The budget of background work: its daily limits, what it spent, which reviews wait, and whether it changes anything.
 #
 # Reviews, curation, digests of search results, notes and titles ask a model while nobody waits for the answer. Each
 # call is counted in the database, by day and task. When the budget of a day is spent, reviews and curation wait for the
-# next day and everything else goes on without a model. Vectors of meaning are made on this machine and cost nothing.
+# next day, and everything else continues without a model. Embeddings are computed on this machine and cost nothing.
 
 REVIEW, CURATION, COMPACTION = "background_review", "curator", "compression"  # tasks, as `auxiliary.*` names them
-CACHED = 0.1  # what a cached token costs of a fresh one, with every provider about a tenth
+CACHED = 0.1  # price of a cached token relative to a fresh one: about a tenth with every provider
 _SPENT, _WAITING, _IDLE = "background:spent:", "background:waiting:", "background:idle:"
-_KEPT_DAYS = 31
-CUT_OFF = "it was cut off"
-_LONGEST_REVIEW = 1800.0  # seconds, after which one that did not end was killed
-_MOST_BEGUN = 3
+_KEPT_DAYS = 31  # older daily counts are deleted
+CUT_OFF = "it was cut off"  # why a review waits whose process was killed
+_LONGEST_REVIEW = 1800.0  # seconds; a review that began earlier and has not ended was killed with its process
+_MOST_BEGUN = 3  # starts after which a review that was killed each time is given up
 
 
 @value
 class Waiting:
-    """A review that is due, of a conversation; `about` is what it looks for."""
+    """A review of a conversation that is due but waits; `about` is what it looks for: memory, skills or both."""
 
     session: str
     at: float
@@ -293,7 +295,7 @@ class Waiting:
 
 
 class Background:
-    """The budget of one person's background work."""
+    """One person's budget for background work, counted in their database."""
 
     def __init__(self, database: SessionDB, settings: Settings, now: Callable[[], float] = time.time) -> None:
         self._database = database
@@ -301,10 +303,10 @@ class Background:
         self._now = now
 
     def why_not(self, expected: int = 0, task: str = "") -> str:
-        """Why nothing more may be asked today, if a call takes about so many tokens; "" when it may."""
+        """Why a call of about `expected` tokens is not allowed today; "" when it is."""
         tokens, dollars = self._settings.integer("background.tokens_per_day"), self._limit_in_dollars()
         spent, expected = self.spent(), max(1, expected)
-        spent.pop(COMPACTION, None)  # shown, and no reason for others to wait: it must happen
+        spent.pop(COMPACTION, None)  # a compaction must happen, so its cost does not make other tasks wait
         used = sum(each["tokens"] for each in spent.values())
         if tokens and used + expected > tokens:
             return f"background work took {used:,} tokens today; background.tokens_per_day is {tokens:,}"
@@ -318,22 +320,22 @@ class Background:
         return ""
 
     def can_ever_pay(self, expected: int, task: str = "") -> bool:
-        """Whether a whole day's budget is enough for a call of so many tokens."""
+        """Whether a whole day's budget covers a call of `expected` tokens; if not, waiting is pointless."""
         limits = [self._settings.integer("background.tokens_per_day")]
         limits += [self._settings.integer("review.daily_tokens")] if task == REVIEW else []
         return all(not limit or expected <= limit for limit in limits)
 
     def count(self, task: str, usage: Usage, model: str) -> int:
-        """Adds one call of a model; returns its tokens, a cached one counted as a tenth."""
+        """Adds one model call to the counts of today and returns its tokens; a cached token counts as a tenth."""
         fresh = usage.input_tokens - usage.cache_read_tokens
         tokens = int(fresh + usage.cache_read_tokens * CACHED + usage.output_tokens)
         key = f"{_SPENT}{self._day()}:{task}"
-        with self._database.store.transaction():  # others count, too
+        with self._database.store.transaction():  # other processes count at the same time
             before = _stored_object(self._database.get_meta(key))
             if not before:
                 self._drop_old_days()
             cost = before.get("cost", 0.0)
-            with suppress(SettingsError):  # the turn's own cost says what is wrong with the prices
+            with suppress(SettingsError):  # `MemorySession` already reports wrong prices, with the cost of the turn
                 cost += dollars_for(self._settings, model, usage) or 0.0
             after = {
                 "tokens": before.get("tokens", 0) + tokens,
@@ -349,7 +351,7 @@ class Background:
         return {task: {"tokens": 0, "cost": 0.0, "calls": 0, **_stored_object(text)} for task, text in kept}
 
     def by_day(self) -> dict[str, dict[str, float]]:
-        """Tokens and dollars of all tasks, for the days that are kept."""
+        """Tokens and dollars of all tasks together, for each day that is kept."""
         days: dict[str, dict[str, float]] = {}
         for key, text in self._database.store.meta_from(_SPENT):
             day, kept = days.setdefault(key.partition(":")[0], {"tokens": 0, "cost": 0.0}), _stored_object(text)
@@ -357,16 +359,16 @@ class Background:
                 day[name] += kept.get(name, 0)
         return days
 
-    # What waits for the next day.
+    # Reviews that wait for the next day.
 
     def wait(self, session_id: str, about: Iterable[str], why: str) -> None:
-        """A review of this conversation is due and may not be paid today."""
+        """Notes that a review of this conversation is due but today's budget does not cover it."""
         if not self._database.get_meta(f"{_WAITING}{session_id}"):
             kept = {"at": self._now(), "about": sorted(about), "why": why}
             self._database.set_meta(f"{_WAITING}{session_id}", json.dumps(kept))
 
     def begin(self, session_id: str, about: Iterable[str]) -> bool:
-        """A review is under way; if this process is killed, it waits again after a while. False after many kills."""
+        """Notes that a review starts, so that it is repeated if the process is killed; False after too many kills."""
         key = f"{_WAITING}{session_id}"
         begun = _stored_object(self._database.get_meta(key)).get("begun", 0) + 1
         kept = {"at": self._now(), "about": sorted(about), "why": CUT_OFF, "begun": begun}
@@ -374,7 +376,7 @@ class Background:
         return bool(begun <= _MOST_BEGUN)
 
     def waiting(self) -> list[Waiting]:
-        """What waits, the longest first; not what somebody is at."""
+        """Lists the reviews that wait, the oldest first, without those that are running."""
         under_way = self._now() - _LONGEST_REVIEW
         kept = [(session, _stored_object(text)) for session, text in self._database.store.meta_from(_WAITING)]
         found = [
@@ -385,14 +387,14 @@ class Background:
         return sorted(found, key=lambda each: each.at)
 
     def done(self, session_id: str) -> None:
-        """The review was made, or there is nothing left to look at."""
+        """Removes a review that was made, or that has nothing left to look at, from the waiting ones."""
         if self._database.get_meta(f"{_WAITING}{session_id}"):
             self._database.set_meta(f"{_WAITING}{session_id}", None)
 
-    # Whether it is of use.
+    # Whether background work changes anything.
 
     def consolidated(self, task: str, *, changed: bool, tokens: int) -> None:
-        """A run of a task has ended; those that spend and change nothing, one after the other, raise an alarm."""
+        """Notes the end of a run; several paid runs in a row that change nothing raise an alarm (`alarms`)."""
         before = _stored_object(self._database.get_meta(f"{_IDLE}{task}"))
         if changed:
             self._database.set_meta(f"{_IDLE}{task}", None)
@@ -405,7 +407,7 @@ class Background:
             self._database.set_meta(f"{_IDLE}{task}", json.dumps(after))
 
     def alarms(self) -> list[str]:
-        """What has done nothing for long and was paid for, in words."""
+        """Says which tasks spent tokens on many runs in a row without changing anything."""
         most = self._settings.integer("background.alarm_after")
         found = []
         for task, text in self._database.store.meta_from(_IDLE):
@@ -416,7 +418,7 @@ class Background:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """For `hermes status` and its JSON."""
+        """The day's spending, limits, waiting reviews and alarms, for `hermes status` and its JSON."""
         by_task = self.spent()
         compacted = by_task.pop(COMPACTION, {"tokens": 0, "cost": 0.0, "calls": 0})
         return {

@@ -1,4 +1,4 @@
-"""The one place that chooses: builds what a session needs from the settings of a home."""
+"""Builds what a session needs from the settings of a home: memory, database, tools, engine, providers, prompt."""
 
 from __future__ import annotations
 
@@ -61,21 +61,21 @@ if TYPE_CHECKING:
 
     Database = Callable[[], AbstractContextManager[SessionDB | None]]
 
-# One search that happens to touch an entry proves nothing; the second says that it is missed.
+# A single search may find an archived entry by chance; a second one shows that it is missed, so it is restored.
 USES_THAT_BRING_BACK = 2
 LOCAL = "local"
 DIGEST, REWRITE = "session_search", "memory_query_rewrite"  # tasks of helper models
-_MOST_QUERIES = 3
-CHAT = "gateway_session_key"  # what a gateway tells about a chat of its own
+_MOST_QUERIES = 3  # other wordings of a question that a helper model may add to a search
+CHAT = "gateway_session_key"  # in the identity of a gateway's chat, which outlives the program
 
 
 def find_archived(store: MemoryStore, query: str, session_id: str) -> list[dict[str, Any]]:
-    """The archived entries that answer a question; each counts as used, and one that was used before comes back."""
+    """Searches the archived entries; each hit counts as a use, and an entry that was used before is restored."""
     try:
         archived = [each for target in store.targets for each in _recalled(store, target)]
         return [_used(store, each, session_id) for each in search(archived, query)]
     except HermesError:
-        return []  # what a search is asked for are conversations; `hermes memory status` says what is wrong here
+        return []  # the search is mainly about conversations; `hermes memory status` reports broken memory
 
 
 def _recalled(store: MemoryStore, target: str) -> list[Archived]:
@@ -94,7 +94,7 @@ def _used(store: MemoryStore, found: Archived, session_id: str) -> dict[str, Any
         "reason": found.reason,
     }
     if found.into:
-        return {**shown, "now": found.into}  # it was merged or superseded: the other entry is the one in use
+        return {**shown, "now": found.into}  # merged or superseded: the other entry is in use
     if uses >= USES_THAT_BRING_BACK and store.archives:
         cause = Cause(origin="agent", session=session_id, note="brought back by use")
         store.restore(found.target, found.entry, cause=cause)
@@ -103,7 +103,7 @@ def _used(store: MemoryStore, found: Archived, session_id: str) -> dict[str, Any
 
 
 def platform_words(settings: Settings, platform: str) -> tuple[str, str]:
-    """What the prompt says about a platform instead of our own words, and what it says besides."""
+    """The settings' hint about a platform that replaces ours in the prompt, and the text that is appended to it."""
     given = (settings.get("platform_hints") or {}).get(platform)
     if isinstance(given, dict):
         return _text(given.get("replace")), _text(given.get("append"))
@@ -114,14 +114,15 @@ def _text(given: object) -> str:
     return given if isinstance(given, str) else ""
 
 
-_ENDED_FOR_GOOD = frozenset({"compression", "branched"})  # reasons that say what the conversation became
+# End reasons that a resume keeps, because they say how the conversation continued.
+_ENDED_FOR_GOOD = frozenset({"compression", "branched"})
 
 
 class SessionStorage:
     """The database of one session, and what replaces it while `state.db` cannot be used.
 
-    Without an `owner` nothing is opened until `open` is called. A database that is locked or damaged is the `trouble`;
-    with `must_store` it raises. The conversation `is_long_lived` when it outlives this program.
+    Without an `owner` nothing is opened until `open` is called. If the database is locked or damaged, the error is kept
+    as `trouble`; with `must_store` it is raised. `is_long_lived` says that the conversation outlives this program.
     """
 
     def __init__(
@@ -139,8 +140,8 @@ class SessionStorage:
         self._owner = owner or "local"
         self.must_store = must_store
         self.is_long_lived = is_long_lived
-        self._shared = shared  # an open handle that others use, too
-        self.opened_as = ""  # the session as it was opened; a compaction may go on in a child
+        self._shared = shared  # an open handle that other sessions use too
+        self.opened_as = ""  # the id at opening; after a compaction the conversation may continue in a child session
         self.trouble: StorageError | None = None  # why state.db cannot be used now
         self.spare: Spare | None = None  # where the conversation is kept instead
         self._database: SessionDB | None = None
@@ -158,19 +159,21 @@ class SessionStorage:
 
     @property
     def database(self) -> SessionDB:
+        """The database in use, `state.db` or its replacement; raises the reason when neither is available."""
         if self._database is None and self.trouble is not None:
             raise self.trouble
-        if self._database is None:  # whoever names no owner does not ask for it, so it was there and is closed
+        if self._database is None:  # without an owner nobody asks for it, so it was open and is closed
             raise OutOfOrder(f"this session is closed; MemorySession.open(resume={self.opened_as!r}) goes on with it")
         return self._database
 
     @property
     def is_open(self) -> bool:
+        """Whether a database is open that the session can store to."""
         return self._database is not None
 
     @property
     def readable(self) -> SessionDB:
-        """Past conversations, only to read while another program keeps them locked; raises why they are unavailable."""
+        """Past conversations; while another program holds the lock, a read-only handle. Raises why there is none."""
         if self._reading is not None:
             return self._reading
         if self.trouble is not None:
@@ -178,7 +181,7 @@ class SessionStorage:
         return self.database
 
     def past(self, ids: Sequence[int] = ()) -> SessionDB | None:
-        """Where past conversations or these messages are; None before anything was opened."""
+        """The database with past conversations, or with the messages `ids`; None before anything was opened."""
         if self.trouble is None:
             return self._database
         if self.spare is not None and ids:
@@ -189,9 +192,11 @@ class SessionStorage:
         return self.readable
 
     def open(self) -> None:
+        """Opens the database and waits for a lock as long as the settings allow."""
         self._database = self.open_again(wait=self._settings.number("sessions.lock_wait_seconds"))
 
     def open_again(self, *, wait: float) -> SessionDB:
+        """Opens another handle to `state.db`, or shares the one that was handed in."""
         from hermes.conversations.database import SessionDB
 
         shared = self._shared.share() if self._shared is not None else None
@@ -204,7 +209,7 @@ class SessionStorage:
         )
 
     def try_again(self) -> None:
-        """Opens a database that could not be opened before or was replaced since; waits for nobody."""
+        """Opens `state.db` again after it could not be opened or was replaced; does not wait for a lock."""
         if self._database is not None and self.spare is None and self._database.store.is_replaced():
             self._database.close()
             self._database, self.trouble = None, StorageError("state.db was replaced while it was open; try again")
@@ -217,27 +222,27 @@ class SessionStorage:
                 self.go_back_to(database)
 
     def mark_open(self, session_id: str) -> None:
-        """Notes that this process has the session open, and that a conversation that had ended goes on."""
+        """Notes that this process has the session open, and reopens a conversation that had ended."""
         from hermes.conversations.database import Opened
 
         self.opened_as = session_id
         opened = Opened(self.database)
         with opened.together():
             if not self.is_long_lived:
-                opened.mark(session_id)  # which may end this very session, when the process before was killed
+                opened.mark(session_id)  # this may end this very session, if the process before was killed
             session = self.database.get_session(session_id)
             if session.ended_at is not None and session.end_reason not in _ENDED_FOR_GOOD:
                 self.database.update_session(session_id, ended_at=None, end_reason=None)
 
     def reading_after(self, error: StorageError) -> SessionDB:
-        """Opens `state.db` for reading after it failed; raises `error` where that is not possible."""
+        """Opens `state.db` for reading after it failed; raises `error` if that is impossible."""
         found = self._to_read()
         if found is None:
             raise error
         return found
 
     def fall_back(self, error: StorageError) -> Spare:
-        """From now on a spare database is used; raises `error` where the host or the disk does not allow that."""
+        """Switches to a spare database; raises `error` if the host or the disk does not allow that."""
         from hermes.session.unsaved import Spare, close_quietly
 
         closed = self._database is None and self.trouble is None
@@ -255,7 +260,7 @@ class SessionStorage:
         return self.spare
 
     def go_back_to(self, database: SessionDB) -> None:
-        """`state.db` can be used again, and has everything that is in the spare database."""
+        """Switches back to `state.db`, to which everything in the spare database has been added."""
         from hermes.session.unsaved import close_quietly
 
         if self.spare is not None:
@@ -273,6 +278,7 @@ class SessionStorage:
             return None
 
     def close(self) -> None:
+        """Closes every handle; a spare database stays on disk until it is added to `state.db`."""
         if self._reading is not None:
             self._reading.close()
         if self.spare is not None:
@@ -283,13 +289,15 @@ class SessionStorage:
 
 
 class EarlierSession(Protocol):
-    """A session that another one may follow: its providers go over to the other, with what was said."""
+    """A session that another one may follow and whose providers it takes over."""
 
     @property
-    def external(self) -> External: ...
+    def external(self) -> External:
+        """The providers to take over."""
 
     @property
-    def context(self) -> Context: ...
+    def context(self) -> Context:
+        """The messages that the providers are given as the end of the earlier session."""
 
 
 class SessionKeywords(TypedDict, total=False):
@@ -318,25 +326,25 @@ class SessionKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionOptions:
-    """What `MemorySession.open` takes beside what everybody needs; each is also a keyword of `open`.
+    """The rarer options of `MemorySession.open`; each is also a keyword of `open`.
 
-    `context_length` is how many tokens the host's model takes, for a model that is not known by its name; hand it in
-    on resume too. `prefill` are messages that every request begins with and that are never stored: hand the same in on
-    resume. `toolsets` replaces what the settings enable for this platform (`source`). `identity` is what a gateway
-    knows about the chat, for memory providers: user_id, user_name, chat_id, thread_id and the like; `providers` are
-    used besides those of the settings. A session that `follows` another in one program takes over its providers,
-    which hear of the change (`reason`: new, reset, resume or branch); the other is closed after it. `makers` say how to
-    make more of the host's tools by name when they are needed. `parent` is the session that delegates to this one.
+    `context_length` is the window of the host's model, for a model that Hermes does not know by name; pass it on resume
+    too. `prefill` are messages that start every request and are never stored: pass the same ones on resume. `toolsets`
+    replaces what the settings enable for this platform (`source`). `identity` is what a gateway knows about the chat,
+    for memory providers: user_id, user_name, chat_id, thread_id and the like; `providers` are used in addition to those
+    of the settings. A session that `follows` another in one program takes over its providers, which are notified
+    (`reason`: new, reset, resume or branch); close the other one afterwards. `makers` are functions that create further
+    tools of the host by name, when needed. `parent` is the session that delegates to this one.
 
-    Trust: files and notes in `trusted_folders` are the person's own; left out, the person's list counts
-    (`hermes trust`). A host `vouches` for its system message, its prefill and what it adds to turns; without that they
-    are text from outside. `ask` puts a question to the person when a call that cannot wait needs their consent.
+    Trust: files and notes in `trusted_folders` count as the person's own; by default, the person's list decides
+    (`hermes trust`). A host that `vouches` answers for its system message, its prefill and what it adds to turns;
+    otherwise they count as text from outside. `ask` asks the person for consent when a call cannot wait for approval.
 
-    When `state.db` is locked or damaged, the session goes on with a notice and keeps the conversation in `unsaved/`
+    When `state.db` is locked or damaged, the session continues with a notice and keeps the conversation in `unsaved/`
     until it can be added. With `must_store` (default: the setting `sessions.required`) it raises StorageError.
 
-    `database` is an open `state.db` of the same home and owner that several sessions use, instead of one handle each.
-    `clock` tells the time that the prompt, rules and reminders go by.
+    `database` is an open `state.db` of the same home and owner that several sessions share, instead of one handle each.
+    `clock` gives the time that the prompt, rules and reminders use.
     """
 
     context_length: int | None = None
@@ -360,7 +368,7 @@ class SessionOptions:
     clock: Callable[[], float] = time.time
 
     def changed(self, more: Mapping[str, Any]) -> SessionOptions:
-        """These options with other values; TypeError for a name that is none of them."""
+        """Returns these options with other values; TypeError for an unknown name."""
         known = [field.name for field in fields(self)]
         for name in more:
             if name not in known:
@@ -373,9 +381,9 @@ DEFAULTS = SessionOptions()
 
 @value
 class SessionParts:
-    """What one session works with, chosen by `open_parts` from the settings; whoever opens it closes it.
+    """What one session works with, chosen by `open_parts` from the settings; the caller of `open_parts` closes it.
 
-    `extra` are a host's tools; `toolsets` switches ours on, without it all are. Text in `folders` is the person's own.
+    `extra` are a host's tools. `toolsets` names the enabled toolsets; None enables all.
     """
 
     home: Home
@@ -392,22 +400,27 @@ class SessionParts:
 
     @property
     def database(self) -> SessionDB:
+        """The database in use; see `SessionStorage.database`."""
         return self.storage.database
 
     @cached_property
     def notices(self) -> Notices:
+        """Sentences that the session has to show to the person."""
         return Notices()
 
     @cached_property
     def folders(self) -> TrustedFolders:
+        """The folders whose files count as the person's own."""
         return TrustedFolders(self.home, self.options.trusted_folders)
 
     @cached_property
     def decisions(self) -> DecisionLog:
+        """The log of what the trust gate decided."""
         return DecisionLog(self.home)
 
     @cached_property
     def documents(self) -> Documents:
+        """The home's documents: files, or rows with PostgreSQL."""
         return documents_of(self.home, self.settings)
 
     @cached_property
@@ -426,6 +439,7 @@ class SessionParts:
 
     @cached_property
     def reminders(self) -> Reminders | None:
+        """The person's reminders; None when the settings switch them off."""
         if not self.settings.flag("reminders.enabled"):
             return None
         from hermes.memory.reminders import Reminders
@@ -434,21 +448,24 @@ class SessionParts:
 
     @cached_property
     def zone(self) -> tzinfo | None:
+        """The time zone of the settings; None for that of the machine."""
         from hermes.base.dates import zone_of
 
         return zone_of(self.settings.text("timezone"))
 
     def now(self) -> datetime:
-        """The time in the zone of the settings, without the zone: what a clock on the person's wall shows."""
-        from datetime import datetime  # a cold memory write does not ask for the time
+        """The local time in the time zone of the settings, as a datetime without a zone."""
+        from datetime import datetime  # a memory write from a cold start does not need it
 
         return datetime.fromtimestamp(self.options.clock(), self.zone).replace(tzinfo=None)
 
     @cached_property
     def memory(self) -> MemoryTool:
+        """The memory tool of the session."""
         return self.memory_tool()
 
     def memory_tool(self) -> MemoryTool:
+        """Makes a memory tool with the approval rules of the settings; a review gets one of its own."""
         return MemoryTool(
             self.store,
             approvals=Approvals(self.home),
@@ -458,7 +475,7 @@ class SessionParts:
 
     @cached_property
     def toolbox(self) -> Toolbox:
-        """The tools a model may call; each is made when it is first needed."""
+        """The tools the model may call; each is created on first use."""
         ours: dict[str, Callable[[], Tool]] = {"memory": lambda: self.memory}
         for name in ("skills_list", "skill_view", "skill_manage"):
             ours[name] = lambda name=name: self.skill_tool(name)  # type: ignore[misc]
@@ -483,18 +500,19 @@ class SessionParts:
 
     @cached_property
     def engine(self) -> Choice:
-        """The context engine of the settings, made when it is first needed."""
+        """The context engine of the settings, loaded on first use."""
         return chosen_engine(self.home, self.settings)
 
     @cached_property
     def scan_cache(self) -> ScanCache:
-        """What judges the files that enter a prompt, with what was judged before."""
+        """Scans the files that enter a prompt, with a cache of earlier verdicts."""
         from hermes.prompt.assembly import ScanCache
 
         return ScanCache(self.home.path)
 
     @cached_property
     def skills(self) -> SkillTools:
+        """The skills of the home and of `skills.external_dirs`."""
         from hermes.skills.files import skills_folder
         from hermes.skills.tool import SkillTools
 
@@ -510,7 +528,7 @@ class SessionParts:
         )
 
     def start_external(self, session_id: str, identity: Mapping[str, Any]) -> None:
-        """Starts the memory providers of the settings and those handed in, if this platform has memory tools."""
+        """Starts the memory providers, unless this platform has no memory tools."""
         if self.toolsets is not None and "memory" not in self.toolsets:
             return
         before = self.options.follows
@@ -541,7 +559,7 @@ class SessionParts:
         skip_context_files: bool = False,
         today: date | None = None,
     ) -> Prompt:
-        """The system prompt a session that starts now would get."""
+        """Builds the system prompt of a session that starts now."""
         from hermes.prompt.assembly import LIMIT, PromptInputs, assemble
 
         store = self.store
@@ -577,11 +595,11 @@ class SessionParts:
         return prompt
 
     def _counted_in(self) -> AbstractContextManager[SessionDB | None]:
-        """Where the calls of helper models are counted; a command that calls a tool has no session."""
+        """The database that counts calls of helper models; a command that calls a tool has no session of its own."""
         return nullcontext(self.database) if self.storage.is_open else open_past(self.home) or nullcontext()
 
     def _imported(self) -> Iterator[str]:
-        """Entries that came with an import and that no person has approved."""
+        """Yields entries that came with an import and that no person has approved."""
         store = self.store
         for target in store.targets if store else ():
             try:
@@ -614,6 +632,7 @@ class SessionParts:
         )
 
     def skill_tool(self, name: str) -> Tool:
+        """Makes one of the skill tools by its name, with the approval rules of the settings."""
         from hermes.memory.approval import SKILLS, Approvals
         from hermes.tools.builtin import Gate, SkillTool
 
@@ -625,6 +644,7 @@ class SessionParts:
         return SkillTool(name, self.skills, gate)
 
     def close(self) -> None:
+        """Closes the databases."""
         self.storage.close()
 
 
@@ -642,9 +662,9 @@ def open_parts(
 ) -> SessionParts:
     """Opens curated memory and, when an owner is named, the database of conversations.
 
-    Without a `project`, that of the session to `resume` is taken, or that of the repository around `cwd` if the
-    settings say so; "" stands for none. The toolsets of the options, else what the settings say about the platform,
-    decide which tools there are; without both all are. `tools` are the host's own.
+    Without a `project`, the session to `resume` decides, or the repository around `cwd` if the settings say so; ""
+    means no project. The toolsets of the options, otherwise the settings of the platform, decide which tools exist;
+    without both, all do. `tools` are the host's own.
     """
     place = find_home(home)
     chosen = settings or load_settings(place)
@@ -704,7 +724,7 @@ def _project(settings: Settings, project: str | None, cwd: str | None) -> str:
 
 
 def _of_profile(home: Home, profile: str) -> Home:
-    """The home of a profile beside this one. A person has one home, and must never be taken for its operator."""
+    """The home of another profile. A person has a single home, and must not reach that of the operator."""
     found = locate_home(home.root, profile)
     if not home.above:
         return found
@@ -714,9 +734,9 @@ def _of_profile(home: Home, profile: str) -> Home:
 
 
 def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
-    """The home's conversations, or None when nothing was ever stored; looking does not create the file.
+    """Opens the home's conversations; None when none were ever stored. Does not create the file.
 
-    While another program keeps them locked they are opened for reading.
+    While another program holds the lock, they are opened for reading.
     """
     where = conversations_of(home, owner)
     if not is_address(where["path"]) and not os.path.lexists(where["path"]):
@@ -731,7 +751,7 @@ def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
 
 
 def embedding_of(home: Home) -> Embedding | None:
-    """What a home's conversations are searched by meaning with, as its settings say."""
+    """The embedding that finds conversations by meaning, as the settings of the home say; None without one."""
     from hermes.conversations.search.semantic import PACKAGE, endpoint, static_vectors
 
     settings = load_settings(home)
@@ -742,7 +762,7 @@ def embedding_of(home: Home) -> Embedding | None:
 
 
 def reranker_of(home: Home) -> Reranker | None:
-    """What orders the first hits of a question again, as a home's settings say."""
+    """The reranker that reorders the first results of a search; None when the settings name none."""
     from hermes.conversations.search.reranker import Reranker
 
     settings = load_settings(home)
@@ -753,7 +773,7 @@ def reranker_of(home: Home) -> Reranker | None:
 
 
 def is_named(settings: Settings, task: str) -> bool:
-    """Whether the settings name a model for a task of its own."""
+    """Whether a background task is on and the settings name a model of its own for it."""
     keys = ("provider", "model", "base_url")
     named = any(settings.text(f"auxiliary.{task}.{key}") not in ("", "auto", "main") for key in keys)
     return named and settings.flag(f"auxiliary.{task}.enabled")
@@ -767,10 +787,9 @@ def session_search_tool(
     project: str = "",
     helpers: Helpers | None = None,
 ) -> SessionSearchTool:
-    """The tool for a home; `database` is asked at each call for the one that is open.
+    """Makes the search tool of a home; each call asks `database` for the database that is open.
 
-    Whose conversations are searched is the owner of that database, in other profiles too; those of `project`
-    come first.
+    It searches the conversations of that database's owner, in other profiles too; those of `project` come first.
     """
 
     def past(profile: str) -> AbstractContextManager[SessionDB] | None:
@@ -779,7 +798,7 @@ def session_search_tool(
             return open_past(_of_profile(home, profile) if profile else home)
         if profile:
             owner = opened.owner
-            if is_address(opened.path):  # there the owner is named after the home, too
+            if is_address(opened.path):  # in PostgreSQL an owner is HOME:NAME
                 owner = owner.partition(":")[2] or LOCAL
             return open_past(_of_profile(home, profile), owner=owner)
         from contextlib import nullcontext
@@ -795,7 +814,7 @@ def context_expand_tool(
     home: Home,
     database: Callable[[Sequence[int]], SessionDB | None] = lambda _ids: None,
 ) -> ContextExpand:
-    """Reads the messages of the conversation the model is in; without one, of any conversation of the owner."""
+    """Makes the tool that reads stored messages of the session's conversation, or without one, of any conversation."""
 
     def read(ids: Sequence[int], session_id: str) -> Iterator[tuple[int, dict[str, Any]]]:
         from hermes.conversations.context import Contexts
@@ -821,7 +840,7 @@ def _context_compact() -> Tool:
 
 
 def search_helpers(settings: Settings, database: Database) -> Helpers | None:
-    """Models are made when they are asked; one that cannot be made or does not answer leaves the plain search."""
+    """The helper models of search, opened on use; if one cannot be opened or fails, the search works without it."""
     if not any(is_named(settings, task) for task in (DIGEST, REWRITE)):
         return None
     digest, rewrite = _asking(settings, DIGEST, database), _asking(settings, REWRITE, database)
@@ -847,8 +866,8 @@ def _asking(settings: Settings, task: str, database: Database) -> Callable[[str,
 
         with database() as opened:
             budget = Background(opened, settings) if opened is not None else None
-            ask = helper(settings, task, own_only=True, budget=budget)  # one for each question: several at once
-            assert ask is not None  # noqa: S101 - nobody asks for a task that names no model
+            ask = helper(settings, task, own_only=True, budget=budget)  # one per call: threads ask at once
+            assert ask is not None  # noqa: S101 - only called for tasks that name a model
             return ask(system, text)
 
     return asked
@@ -859,7 +878,7 @@ def _prose(name: str) -> str:
         return file.read().strip()
 
 
-# The context engine of the settings; engines are loaded where they are asked for, because most sessions are short.
+# The context engine of the settings. Engines are loaded on use, because most sessions are too short to need one.
 
 ENGINES = {
     "compressor": "Summarises the middle of a conversation, and keeps word for word what a summary may not lose",
@@ -868,6 +887,7 @@ ENGINES = {
 
 
 def built_in(settings: Settings, window: int = 0, **more: Any) -> ContextCompressor:
+    """Makes the built-in compressor from the settings; `more` are further arguments of it."""
     from hermes.compaction.compressor import ContextCompressor
     from hermes.llm.catalogue import UNKNOWN_CONTEXT
 
@@ -881,7 +901,7 @@ def built_in(settings: Settings, window: int = 0, **more: Any) -> ContextCompres
 
 
 def _shared(settings: Settings) -> dict[str, Any]:
-    """When and how much is compacted, for every engine of ours."""
+    """The settings that all bundled engines share: when to compact, and how much."""
     return {
         "enabled": settings.flag("compression.enabled"),
         "threshold": settings.number("compression.threshold"),
@@ -891,7 +911,10 @@ def _shared(settings: Settings) -> dict[str, Any]:
 
 
 def known_engines(home: Home) -> list[EngineInfo]:
-    """What `context.engine` may name, the bundled ones first; those of general plug-ins show when they are loaded."""
+    """The engines that `context.engine` may name, bundled ones first.
+
+    Engines that general plug-ins register are missing: they are only known once the plug-in is loaded.
+    """
     from hermes.compaction.engine import EngineInfo, available_engines
 
     bundled = [EngineInfo(name=name, folder="", description=text) for name, text in ENGINES.items()]
@@ -899,11 +922,12 @@ def known_engines(home: Home) -> list[EngineInfo]:
 
 
 def engine_folders(home: Home) -> list[str]:
+    """The folders in which plug-ins with context engines are looked for."""
     return [os.path.join(place, "plugins", "context_engine") for place in _homes(home)]
 
 
 def chosen_engine(home: Home, settings: Settings) -> Choice:
-    """The engine of the settings; `problem` says why it is another one."""
+    """Loads the engine of the settings; when that fails, the compressor with the reason as `problem`."""
     from hermes.compaction.engine import Choice
 
     try:
@@ -913,7 +937,7 @@ def chosen_engine(home: Home, settings: Settings) -> Choice:
 
 
 def named_engine(home: Home, settings: Settings, name: str) -> ContextEngine:
-    """The engine of that name, chosen or not; NotFound or SettingsError with the reason when there is none."""
+    """Loads an engine by its name; NotFound or SettingsError says why that failed."""
     if name == "compressor":
         return built_in(settings)
     from hermes.compaction.engine import EngineRegistry, load_engine, register_plugins
@@ -926,5 +950,5 @@ def named_engine(home: Home, settings: Settings, name: str) -> ContextEngine:
 
 
 def _homes(home: Home) -> list[str]:
-    """Where plug-ins are: those of a profile before everybody's, those of a person are the operator's."""
+    """The homes whose plug-ins are used: the profile's before the common ones; a person uses the operator's."""
     return list(dict.fromkeys([home.operator, *([] if home.above else [home.root])]))
