@@ -109,6 +109,7 @@ def _find_command(words: list[str], before: str) -> Callable[[ui.Context], int]:
 
 
 def _find_in_group(name: str, rest: list[str], before: str) -> Callable[[ui.Context], int]:
+    """Resolves the words after a group: its help, its default command, or a command by name."""
     commands = GROUPS[name][1]
     if name in DEFAULTS and (not rest or (rest[0].startswith("-") and rest[0] not in ("-h", "--help"))):
         rest = [DEFAULTS[name], *rest]
@@ -123,6 +124,7 @@ def _find_in_group(name: str, rest: list[str], before: str) -> Callable[[ui.Cont
 
 
 def _parsed(name: str, module: str, summary: str, words: list[str], before: str) -> Callable[[ui.Context], int]:
+    """Parses the arguments of a command and finds its function, which has the name of the command."""
     parser = _Parser(
         prog=f"{before}{name}", description=f"{summary[0].upper()}{summary[1:]}.", formatter_class=_formatter
     )

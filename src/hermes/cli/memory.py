@@ -90,6 +90,7 @@ def in_words(written: Written) -> str:
 
 
 def _list_archived(given: ui.Given, store: MemoryStore) -> None:
+    """Prints the archive with the reason and the time of each entry."""
     document: dict[str, list[dict[str, Any]]] = {}
     lines = []
     for target in _chosen(store, given):
@@ -129,6 +130,7 @@ memory_unpin = partial(_mark, kind=UNPIN, done="no longer pinned")
 
 
 def _entry(store: MemoryStore, given: ui.Given) -> tuple[str, str]:
+    """The target and the entry that a number or words name."""
     words = given.words
     if entry := _numbered(store, given.target or "memory", words, given):
         return given.target or "memory", entry
@@ -285,6 +287,7 @@ def _hinting_at_target(store: MemoryStore, given: ui.Given, words: str) -> Itera
 
 
 def _hint(store: MemoryStore, given: ui.Given, words: str) -> str:
+    """Says which other target has the entry; "" if none has."""
     wanted = given.target
     for other in (target for target in store.targets if target != wanted):
         if _numbered(store, other, words, given):
@@ -298,6 +301,7 @@ def _hint(store: MemoryStore, given: ui.Given, words: str) -> str:
 
 
 def _content(words: list[str]) -> str:
+    """The text of an entry from the arguments, or from standard input after `-`."""
     if words != ["-"]:
         return " ".join(words)
     return sys.stdin.buffer.read().decode("utf-8", "surrogateescape")
@@ -373,6 +377,7 @@ def _changes(store: MemoryStore, target: str | None = None) -> list[Change]:
 
 
 def _find(store: MemoryStore, change_id: str | None) -> Change:
+    """The change with this id; the newest without one."""
     changes = _changes(store)
     for change in reversed(changes):
         if change_id in (None, change.id):

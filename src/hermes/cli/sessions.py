@@ -48,6 +48,7 @@ _SOURCES = {"recalled": "recall", "folder_notes": "notes"}
 
 
 def _show_context(given: ui.Given, db: SessionDB, session: Session) -> None:
+    """Prints for each turn what was in front of the model, with sizes; with `--text`, the texts themselves."""
     found = [each for each in turns(db, session.id) if given.context in (0, each["turn"])]
     if given.context and not found:
         raise NotFound(f"there is no turn {given.context}; `hermes sessions show {session.id} --context` lists them")
@@ -134,6 +135,7 @@ _EVERYTHING = -1  # SQLite takes a negative LIMIT as none
 
 _NONE_YET = "there are no conversations yet"
 _COUNTS = ("sessions", "conversations", "messages", "tool_calls", "open", "archived")
+# What `sessions stats --json` prints before the first conversation: the same keys as afterwards.
 _NO_FIGURES = {
     **dict.fromkeys(("file", "journal_mode", "first_used", "last_used")),
     **dict.fromkeys((*_COUNTS, "file_bytes", "log_bytes", "free_bytes"), 0),
@@ -221,6 +223,7 @@ def _by_meaning(context: ui.Context) -> str:
 
 
 def _match_lines(match: Match, answer: StoredMessage | None) -> Iterator[str]:
+    """Yields a search result: the conversation, the passage, its answer, and how to read on."""
     session = match.session
     yield f"{name_of(session)}  ({ui.when(session.started_at)[:16]}, {ui.visible(session.source)})"
     yield f"    {match.role}: {highlighted(match.snippet)}"
@@ -263,6 +266,7 @@ def sessions_show(given: ui.Given, context: ui.Context) -> None:
 
 
 def _show_messages(given: ui.Given, db: SessionDB, session: Session) -> None:
+    """Prints the messages of a conversation, or those around one of them, also if another part of it holds that one."""
     messages: Iterable[StoredMessage] = Pages.of_db(db).messages(session)
     if given.around is not None:
         # A database refuses integers of more than 64 bits, and no id is that large.
@@ -472,6 +476,7 @@ def _added(home: Home) -> list[str]:
 
 
 def _repair_lines(told: Repair, *, dry_run: bool) -> Iterator[str]:
+    """Yields what was damaged, what could be kept, and where the original bytes are."""
     found = told.salvaged
     if found is None:
         yield f"{told.path} is sound; nothing to repair"
@@ -513,7 +518,7 @@ def sessions_restore(given: ui.Given, context: ui.Context) -> None:
 
 _CANDIDATES = 5  # conversations that an error suggests
 _LOOKED_AT = 500  # newest sessions whose titles are compared with a mistyped one
-_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)
+_MARKED = re.compile(r">>>(.*?)<<<", re.DOTALL)  # the marks that search puts around found words
 
 
 def open_existing(context: ui.Context) -> SessionDB:
@@ -542,6 +547,7 @@ def named_exactly(db: SessionDB, name: str) -> Session:
 
 
 def _not_found(db: SessionDB, name: str) -> NoReturn:
+    """Raises `NotFound` with similar conversations: by a part of the title, else by its spelling."""
     alike = db.resembling(name, _CANDIDATES) if name.strip() else []
     if not alike:
         recent = {session.title: session for session in db.list_sessions(limit=_LOOKED_AT) if session.title}

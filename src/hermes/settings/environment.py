@@ -55,6 +55,7 @@ def remove_secret(home: Home, name: str) -> None:
 
 
 def _replace(home: Home, name: str, new: list[str]) -> None:
+    """Replaces the line of a secret by the new lines, under the lock."""
     with Folder.create(home.operator) as folder, FileLock(folder, f"{FILE}.lock", timeout=_LOCK_TIMEOUT):
         lines = (folder.read(FILE, at_most=_LARGEST) or b"").decode("utf-8-sig", "replace").splitlines()
         kept = [line for line in lines if line.strip().removeprefix("export ").partition("=")[0].strip() != name]
@@ -62,6 +63,7 @@ def _replace(home: Home, name: str, new: list[str]) -> None:
 
 
 def _unquoted(text: str) -> str:
+    """The value without its quotes; without quotes, up to a comment."""
     for quote in ('"', "'"):
         if len(text) > 1 and text.startswith(quote) and text.endswith(quote):
             inner = text[1:-1]

@@ -30,7 +30,7 @@ FILE = "users.json"
 OWNER = "owner"  # the home itself, which is the operator's
 LEAVING = ".leaving-"  # what the folder of a person is called while it is being removed
 APPROVE = "approve"  # the right to decide about pending writes; a key that only chats does not have it
-_PREFIX = "hk-"
+_PREFIX = "hk-"  # the scanner recognises keys by it (safety/data/secret-formats.txt), so they are masked in texts
 _RANDOM_BYTES = 32
 _LARGEST = 16 << 20  # bytes of users.json
 _LOCK_TIMEOUT = 5  # seconds
@@ -178,6 +178,7 @@ class People:
         return aside
 
     def _change(self, change: Callable[[dict[str, Person]], None]) -> None:
+        """Changes the list under its lock, always starting from what is stored now."""
         with self._documents.create() as folder, folder.lock(f"{FILE}.lock", timeout=_LOCK_TIMEOUT):
             people = _read(folder)
             change(people)

@@ -126,6 +126,7 @@ def _key(name: str, takes: str, default: str, text: str) -> Key:
     )
 
 
+# The empty value of each kind that is not None, for rows whose default is `-`.
 _DEFAULTS: dict[str, Any] = {"text": "", "zone": "", "texts": ()}
 
 
@@ -135,6 +136,7 @@ def _number(text: str) -> float:
 
 # Whether a setting may have a value, and what to say when it may not.
 
+# What YAML and people write for true and false.
 _WORDS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 

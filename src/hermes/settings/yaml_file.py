@@ -61,6 +61,7 @@ def _belongs(line: str, column: int) -> bool:
 
 _LARGEST = 1 << 20  # bytes
 _LOCK_TIMEOUT = 5  # seconds
+# How to write values of these kinds on the command line, for error messages.
 _SHAPES = {"mapping": "{key: value}", "texts": '["one", "two"] or one, two'}
 
 
@@ -143,6 +144,7 @@ def unset_value(home: Home, file: str, name: str) -> tuple[str, bool]:
 
 
 def _check_operator(home: Home, name: str) -> None:
+    """Refuses to change settings for one person: they belong to the operator."""
     if home.above:
         raise SettingsError(f"settings are the operator's, not one person's; leave --user out to change {name} for all")
 
@@ -160,6 +162,7 @@ def keep_known(home: Home, file: str) -> list[str]:
 
 
 def _without_unknown(tree: CommentedMap, prefix: str, keys: Mapping[str, Any]) -> list[str]:
+    """Removes unknown and invalid settings from a part of the tree, and headings that become empty."""
     dropped: list[str] = []
     for word in list(tree):
         name, below = f"{prefix}{word}", tree[word]
@@ -196,6 +199,7 @@ def _edit(home: Home, file: str, change: Callable[[CommentedMap], None]) -> str:
 
 
 def _rewrite(home: Home, file: str, changed: Callable[[CommentedMap, str], str]) -> str:
+    """Changes the file under its lock; writes to where a link leads, so that a linked config.yaml stays a link."""
     real = os.path.realpath(home.join(file))
     with Folder.create(os.path.dirname(real)) as folder:
         base = os.path.basename(real)
@@ -244,6 +248,7 @@ def _holds(tree: Any, words: list[str]) -> bool:
 
 
 def _place(tree: CommentedMap, words: list[str], given: Any) -> None:
+    """Sets a value in the tree, and makes the headings above it."""
     for word in words[:-1]:
         if not isinstance(tree.get(word), dict):
             tree[word] = CommentedMap()

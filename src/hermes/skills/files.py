@@ -92,6 +92,7 @@ def _shown(text: str) -> str:
 LARGEST_FILE = 1_048_576  # bytes; of larger ones only the first and last part are shown
 MOST_LINKED_FILES = 200  # listed with a skill
 MOST_SUGGESTIONS = 20  # names in the error for an unknown skill
+# In the words that skills use for platforms.
 THIS_PLATFORM = {"darwin": "macos", "win32": "windows"}.get(sys.platform, sys.platform)
 
 
@@ -268,7 +269,7 @@ def _files_below(folder: str, base: str) -> Iterator[str]:
 
 
 LONGEST_LINE = 200  # characters of a description in the prompt; `skill_view` shows all of it
-UNCATEGORISED = "general"
+UNCATEGORISED = "general"  # the category shown for skills directly under the root
 WITHHELD = "(withheld)"  # shown instead of a name that looks like an attack
 
 
@@ -346,6 +347,7 @@ class SkillIndex:
         return f"<available_skills>\n{inside}\n</available_skills>"
 
     def _read(self, place: Place) -> Entry:
+        """Reads a skill for the index; hides text that looks like an attack, because prompts show the index."""
         skill = read_skill(folder_of(place, self._root, self._also), place)
         description, note = skill.description, skill.note
         platforms = ", ".join(platforms_of(skill))
@@ -365,10 +367,11 @@ class SkillIndex:
         )
 
 
-_NO_STAMP = (-1, -1, -1, -1)
+_NO_STAMP = (-1, -1, -1, -1)  # of a file that cannot be looked at; it is read again each time
 
 
 def _stamp(path: str) -> Stamp:
+    """What changes when a file does; `_NO_STAMP` for one that cannot be looked at, which is never cached."""
     try:
         status = os.stat(path)
     except OSError:

@@ -282,6 +282,7 @@ def _text_of(root: str, place: Place, parts: tuple[str, ...]) -> str:
 
 
 def _check_skill(name: str, content: str, scan: Scan) -> None:
+    """Refuses a SKILL.md that is too long, lacks a name, description or text, or is not safe to keep."""
     if len(content) > LONGEST_SKILL:
         raise WriteRefused(
             f"{MAIN_FILE} would have {len(content):,} characters; at most {LONGEST_SKILL:,} fit. Move details into"
@@ -335,6 +336,7 @@ def check_safe(content: str, scan: Scan) -> None:
 
 
 def _no_unique_match(text: str, old: str, times: int) -> WriteRefused:
+    """The refusal for a passage that is not in the file exactly once, with the part of the file that helps most."""
     if times > 1:
         return WriteRefused(
             f"old_string occurs {times} times in the file; give more of the surrounding text, or set replace_all",
@@ -384,6 +386,7 @@ def write_private(root: str, path: str, content: str) -> None:
 
 
 def _check_contained(root: str, directory: str) -> None:
+    """Refuses to work through a link that leads out of the skills directory."""
     if not is_inside(os.path.realpath(directory), os.path.realpath(root)):
         raise WriteRefused("the skill is a link that leads out of the skills directory", kind="bad_path")
 

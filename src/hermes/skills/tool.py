@@ -167,6 +167,7 @@ class SkillTools:
         return result
 
     def _view_main(self, place: Place) -> Result:
+        """Shows a SKILL.md with its linked files and what it requires, after the check for attacks."""
         folder = folder_of(place, self._root, self._also)
         skill = read_skill(folder, place)
         if not skill.content:
@@ -191,6 +192,7 @@ class SkillTools:
         return self._guarded(result, frontmatter=skill.content.removesuffix(body))
 
     def _view_file(self, place: Place, file_path: str) -> Result:
+        """Shows a linked file of a skill, after the check for attacks; a binary file only by its size."""
         parts = check_file_path(file_path)
         found = read_linked(folder_of(place, self._root, self._also), place, parts)
         if found is None:
@@ -230,6 +232,7 @@ class SkillTools:
         return result
 
     def _readiness(self, skill: Skill) -> Result:
+        """Says what a skill requires and what of it is missing here; a skill that lacks something is still shown."""
         variables = as_texts(skill.fields.get("required_environment_variables"))
         commands = as_texts(skill.fields.get("required_commands"))
         files = as_texts(skill.fields.get("required_credential_files"))
@@ -251,6 +254,7 @@ class SkillTools:
         }
 
     def _manage(self, args: dict[str, Any]) -> Result:
+        """Makes one change under the lock and counts it."""
         action = args["action"]
         _needed(args)
         with locked(self._root):
@@ -270,6 +274,7 @@ class SkillTools:
         return result
 
     def _scan_of_writes(self, text: str) -> Verdict:
+        """Scans text that is to be written; with `strict`, everything unusual counts as an attack."""
         verdict = self._scan(text)
         return _Refused(verdict) if self._strict and verdict.level != "clean" else verdict
 
@@ -277,6 +282,7 @@ class SkillTools:
         return folder_of(place, self._root, self._also) != self._root
 
     def _change(self, action: str, args: dict[str, Any]) -> tuple[Place, str]:
+        """Makes one change and says what was done; skills in other folders are never changed."""
         root, name, scan = self._root, args["name"], self._scan_of_writes
         if action != "create" and self._also and self._is_foreign(place := find(root, name, self._also)):
             raise WriteRefused(

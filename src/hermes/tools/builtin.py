@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 STATES = ("pending", "in_progress", "completed", "cancelled")
 MOST_ITEMS, LONGEST_ITEM = 256, 4_000  # of a list, and characters of one item
 HEADER = "[Your active task list was preserved across context compression]"
+# Of the open items, which alone are shown again after a compaction.
 _MARKS = {"pending": "[ ]", "in_progress": "[>]"}
 
 
@@ -89,7 +90,7 @@ def _restored(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
     return []
 
 
-MOST_TASKS = 20
+MOST_TASKS = 20  # in one call
 
 
 @value
@@ -146,6 +147,7 @@ class DelegateTask:
         return {"success": done, "results": results, "total_duration_seconds": round(time.monotonic() - start, 2)}
 
     def _one(self, number: int, task: Task) -> dict[str, Any]:
+        """Runs one task, and describes how it ended and what it used."""
         start = time.monotonic()
         outcome = self._run(task)
         answer = outcome.summary

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     Read = Callable[[Sequence[int], str], Iterable[tuple[int, Mapping[str, Any]]]]
 
 DEFAULT_LIMIT, MOST_RESULTS = 10, 10
-DEFAULT_BUDGET, LEAST_BUDGET, MOST_BUDGET = 2_000, 300, 20_000
-DEFAULT_WINDOW, LARGEST_WINDOW = 5, 20
+DEFAULT_BUDGET, LEAST_BUDGET, MOST_BUDGET = 2_000, 300, 20_000  # tokens of what is shown
+DEFAULT_WINDOW, LARGEST_WINDOW = 5, 20  # messages around the one that is named
 
 
 class SessionSearchTool:
@@ -80,6 +80,7 @@ class SessionSearchTool:
         return {**answer, "archived_memory": found} if found else answer
 
     def _answer(self, search: SessionSearch, given: dict[str, Any], session_id: str) -> dict[str, Any]:
+        """Scrolls around a message, reads a session, searches, or lists sessions, in this order of preference."""
         query = given.get("query", "").strip()
         if "around_message_id" in given and (session_id or not query):
             window = _clamped(given.get("window", DEFAULT_WINDOW), 1, LARGEST_WINDOW)
@@ -137,6 +138,7 @@ def _clamped(number: int, low: int, high: int) -> int:
 
 
 def _nothing_yet(given: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a home without conversations, in the same form as any other."""
     if given.get("session_id"):
         return failure(f"there is no session {given['session_id'][:100]!r}: there are no past conversations yet")
     mode = "discover" if given.get("query", "").strip() else "browse"
@@ -196,6 +198,7 @@ class ContextExpand:
         return "recall" if turn.sources() else ""
 
     def _shown(self, found: Iterator[tuple[int, dict[str, Any]]], wanted: list[range], start: int) -> dict[str, Any]:
+        """Collects messages until the answer is full; cuts a single one that is too long, and says how to go on."""
         messages: list[dict[str, Any]] = []
         left = self._most
         for number, message in found:
@@ -229,6 +232,7 @@ def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hits(found: Iterator[tuple[int, dict[str, Any]]], needle: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields each message that contains the text, cut to what is around its first occurrence."""
     for number, message in found:
         content = message["content"]
         place = find_folded(content, needle)

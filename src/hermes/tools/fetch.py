@@ -100,6 +100,7 @@ def _without(text: str, start: str, end: str) -> str:
 
 
 def _without_element(text: str, name: str) -> str:
+    """Removes every element of this name with its content."""
     kept: list[str] = []
     at = 0
     opening, closing = (re.compile(rf"<{slash}{name}(?=[\s>/])", re.IGNORECASE) for slash in ("", "/"))
@@ -113,6 +114,7 @@ def _without_element(text: str, name: str) -> str:
 
 
 def _tidy(text: str) -> str:
+    """Collapses blanks, and empty lines that follow each other."""
     lines = [" ".join(line.split()) for line in text.split("\n")]
     kept: list[str] = []
     for line in lines:
@@ -121,9 +123,10 @@ def _tidy(text: str) -> str:
     return "\n".join(kept).strip()
 
 
-_MOST_REDIRECTS = 5
+_MOST_REDIRECTS = 5  # a server could redirect forever
 _REDIRECT = range(300, 400)
 _NAT64 = int(ipaddress.IPv6Address("64:ff9b::")) >> 32  # NAT64 gateways send these to the IPv4 address at their end
+# A media type that contains one of these is text.
 _TEXTUAL = ("text/", "json", "xml", "javascript", "yaml", "toml", "x-sh", "csv")
 
 
@@ -181,7 +184,7 @@ class FetchUrl:
         return self._result(page, max(arguments.get("offset", 0), 0))
 
     def _result(self, page: _Page, offset: int) -> dict[str, Any]:
-
+        """Converts the page to text and cuts it from `offset` on; the limit counts bytes, the offset characters."""
         text = _decoded(page.data, page.charset)
         result: dict[str, Any] = {"success": page.status < 400, "url": page.url, "status": page.status}  # noqa: PLR2004
         if "html" in page.kind:
@@ -196,6 +199,7 @@ class FetchUrl:
         return result
 
     def _fetch(self, url: str) -> _Page:
+        """Follows redirects to a page; the time limit covers all of them together."""
         end = time.monotonic() + self._policy.seconds
         for _ in range(_MOST_REDIRECTS + 1):
             page = self._once(url, lambda: self._cancelled() or time.monotonic() > end)
@@ -237,6 +241,7 @@ class FetchUrl:
             return _Page(url=url, status=response.status_code, kind=kind, charset=charset, data=data, cut=cut)
 
     def _read(self, response: httpx.Response) -> tuple[bytes, bool]:
+        """Reads a page up to the limit, and says whether there was more."""
         data = bytearray()
         for piece in response.iter_bytes():
             data += piece

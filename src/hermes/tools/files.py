@@ -153,6 +153,7 @@ class Patch:
 
 
 def _comes_from_outside(turn: TurnContext) -> bool:
+    """Whether text from outside may have caused the call; an approved one counts as the person's own."""
     return not turn.approved and bool(turn.sources())
 
 
@@ -173,6 +174,7 @@ def _is_loaded(paths: AllowedPaths, path: str) -> bool:
 
 
 def _similar(real: str) -> str:
+    """A hint with similar names in the same folder, for a file that does not exist."""
     import difflib
 
     try:
@@ -184,6 +186,7 @@ def _similar(real: str) -> str:
 
 
 def _read_exactly(real: str, shown: str) -> str:
+    """Reads a text with its line ends as they are, because a patch must not change any other line."""
     try:
         if not stat.S_ISREG(os.stat(real).st_mode):
             raise WriteRefused(f"{shown} is not a file", kind="path")
@@ -244,10 +247,10 @@ def _unusable(path: str, error: OSError) -> WriteRefused:
 
 # The `search_files` tool: lists the files that fit a pattern, or finds lines of their text.
 
-_MOST_FILES, _MOST_MATCHES = 500, 50
-_MOST_WALKED = 200_000
+_MOST_FILES, _MOST_MATCHES = 500, 50  # in one result; a match shows a line, a file only its name
+_MOST_WALKED = 200_000  # files below a folder before the walk is cut short
 _SEARCH_SECONDS = 20
-_LONGEST_LINE = 500
+_LONGEST_LINE = 500  # characters of a line that matches
 _WORDS = 5  # of a file name; a longer one may be a sentence meant for the model that reads the list
 
 
@@ -293,6 +296,7 @@ class SearchFiles:
         )
 
     def _list(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Lists files below a folder; with depth 1 also the folders in it, including those a search skips."""
         root = self._paths.to_read(arguments.get("path", "."))
         if not os.path.isdir(root):
             return failure(f"there is no folder {self._paths.shown(root)}")
@@ -323,6 +327,7 @@ class SearchFiles:
         return found, False
 
     def _search(self, root: str, pattern: str, arguments: dict[str, Any], most: int) -> dict[str, Any]:
+        """Runs the search in a process of its own with a time limit; see `search_worker`."""
         asked = {
             "root": root,
             "pattern": pattern,
@@ -343,6 +348,7 @@ class SearchFiles:
             cancelled=self._cancelled,
             given=json.dumps(asked).encode(),
         )
+        # Other lines are error output, or were cut off when the worker was stopped.
         lines = [json.loads(line) for line in ran.output.splitlines() if line.startswith("{") and line.endswith("}")]
         matches = [{**match, "path": self._paths.shown(match["path"])} for match in lines[:most]]
         result: dict[str, Any] = {"success": True, "matches": matches, "count": len(matches)}

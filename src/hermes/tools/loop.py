@@ -226,6 +226,7 @@ def _call(
 
 
 def _is_cut_text(answer: Finished) -> bool:
+    """Whether the output limit cut off an answer of text, so that its rest can be asked for."""
     message = answer.message
     return answer.reason == "length" and not message.get("tool_calls") and bool(_text_of(message).strip())
 
@@ -244,6 +245,7 @@ def _name(call: Mapping[str, Any]) -> str:
 
 
 def _readable(call: Mapping[str, Any]) -> dict[str, Any]:
+    """The call with arguments that are valid JSON, as clients expect them."""
     function = call["function"]
     return {**call, "function": {**function, "arguments": valid_arguments(function["arguments"])}}
 
@@ -281,6 +283,7 @@ def _run_calls(
     cut: dict[str, Any] | None,
     cancelled: Callable[[], bool],
 ) -> Iterator[ToolReturned]:
+    """Runs the calls one after the other; when stopped, gives those without a result one that says so."""
     try:
         for each in calls:
             _stop_if(cancelled)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
     from hermes.tools.registry import Tool
 
+# The keys of a server in `mcp_servers`, and what they take.
 _KINDS: dict[str, tuple[type, ...]] = {
     "command": (str,),
     "args": (list,),
@@ -171,6 +172,7 @@ class Connection:
         self._forget_words()
 
     def _connected(self, cancelled: Callable[[], bool]) -> Any:
+        """The client of the server, which is started now if it does not run."""
         if self._failed:
             raise WriteRefused(self._failed, kind="mcp")
         if self._client is None or (self._holding is not None and self._holding.done()):
@@ -201,6 +203,7 @@ class Connection:
             await self._ended.wait()
 
     async def _transport(self, stack: AsyncExitStack) -> Any:
+        """Opens the channel to the server: HTTP if it has a url, else the pipes of the program it starts."""
         from mcp.client.stdio import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
         from mcp.shared._httpx_utils import create_mcp_http_client
@@ -217,6 +220,7 @@ class Connection:
         return stdio_client(started, errlog=self._errors.file)
 
     def _last_words(self) -> str:
+        """What the server wrote to standard error before it failed: often the only reason there is."""
         written = " ".join(self._errors.last_words()[-_LAST_WORDS:].split()) if self._errors is not None else ""
         return f" (it wrote: {written})" if written else ""
 
@@ -226,6 +230,7 @@ class Connection:
 
     @staticmethod
     async def _list(client: Any) -> list[dict[str, Any]]:
+        """Collects the list of tools from all its pages."""
         found: list[dict[str, Any]] = []
         cursor = None
         for _ in range(_MOST_PAGES):
@@ -240,6 +245,7 @@ class Connection:
         return found
 
     def _wait(self, action: Callable[..., Any], *given: Any, seconds: float, cancelled: Callable[[], bool]) -> Any:
+        """Runs a call in the thread of the SDK and waits for its result."""
         running = self._portal().start_task_soon(action, *given)
         try:
             return _watched(running, self._holding, seconds, cancelled)
@@ -284,7 +290,7 @@ def _reason(error: BaseException) -> str:
 
 
 _CACHE = "mcp_tools.json"
-_LARGEST_CACHE = 5_000_000
+_LARGEST_CACHE = 5_000_000  # bytes
 _FRESH = 24 * 3600  # seconds for which a cached list is used without asking the server
 _LONGEST_NAME = 64  # the most that the APIs of OpenAI and Anthropic accept
 # Every request carries all of it: without a limit, 50 tools of 200 kB made requests of 10 MB.
@@ -345,6 +351,7 @@ class McpServers:
             self._running = self._entered = None
 
     def _portal(self) -> BlockingPortal:
+        """The thread of the event loop, started by the first server that needs it and shared by all."""
         with self._starting:
             if self._entered is None:
                 self._running = start_portal()

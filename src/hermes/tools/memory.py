@@ -24,6 +24,7 @@ _IN_PROJECT = {
 }
 _NOTE = "Saved for good. The prompt of this session stays as it is; the next session starts with these entries."
 _MANY_REFUSALS = 3  # in a turn; after that the model is told to stop trying
+# Refusals that count, because a model can answer each of them with one more attempt.
 _FULL_OR_UNMATCHED = frozenset({"full", "too_long", "no_match", "ambiguous", "missing_old_text"})
 
 
@@ -78,6 +79,10 @@ class MemoryTool:
         return _shown(result, self._store, target)
 
     def _write(self, store: MemoryStore, target: str, operations: list[Operation], turn: TurnContext) -> dict[str, Any]:
+        """Applies the operations, or stages them if there is a reason to.
+
+        They are rehearsed before they are staged, so that the model learns of a mistake now, not after an approval.
+        """
         cause = cause_of(turn)
         reasons = ["memory.write_approval is on"] if self._approve_all else []
         new = [each.get("content", "") for each in operations if each["action"] != "remove"]
@@ -132,11 +137,13 @@ def _shown(result: dict[str, Any], store: MemoryStore, target: str) -> dict[str,
 
 
 def _replaced(entries: Sequence[str], operations: Sequence[Operation]) -> list[str]:
+    """The entries that the operations would replace or remove, for the trust gate."""
     pieces = [each["old_text"] for each in operations if each["action"] != "add" and each.get("old_text")]
     return [entry for entry in entries if any(piece.strip() in entry for piece in pieces)]
 
 
 def _single(arguments: dict[str, Any]) -> Operation:
+    """The operation of a call that does not use the list `operations`."""
     if "action" not in arguments:
         raise WriteRefused(
             f"action is missing; give one of {', '.join(ACTIONS)}, or a list of operations", kind="missing_action"

@@ -129,6 +129,7 @@ class AllowedPaths:
             raise _refused(f"{path!r} is not a usable path: {error}") from error
 
     def _check_place(self, verb: str, real: str) -> None:
+        """Checks that a path is in an allowed folder; the question is about its folder, not about each file."""
         if self._outside == "allow" or any(is_inside(real, place) for place in (self.folder, *self._allowed)):
             return
         if self._outside == "deny":
@@ -163,6 +164,7 @@ def _of_a_process(path: str) -> bool:
 
 
 def _runs_later(path: str) -> bool:
+    """Whether a change of this file would act later, without another tool call."""
     parts = path.lower().split(os.sep)
     return parts[-1] in _RUN_LATER or any(part in _RUN_LATER_FOLDERS for part in parts[:-1])
 

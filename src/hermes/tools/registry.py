@@ -63,7 +63,7 @@ TOOLSETS: dict[str, tuple[str, ...]] = {
 # These act on the machine: on where its owner sits in front of it, off on chats and servers unless settings allow them.
 _HANDS = frozenset({"files", "terminal"})
 _AT_THE_MACHINE = frozenset({"cli", "demo", "subagent"})
-_ANYWHERE = "default"
+_ANYWHERE = "default"  # stands for platforms without an entry of their own
 _KINDS: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -105,6 +105,7 @@ def problems(schema: Schema, given: Any, field: str = "arguments") -> list[str]:
 
 
 def _problems(schema: Schema, given: Any, field: str) -> Iterator[str]:
+    """Yields what is wrong with a value, and looks inside it only if its type is right."""
     kind, most = schema.get("type"), schema.get("maxItems")
     if not isinstance(kind, str) or kind not in _KINDS:
         return  # a provider's schema may use what is not checked here, such as a union or a reference
@@ -145,6 +146,7 @@ def _takes(schema: Schema, name: str) -> bool:
 
 
 def _coerced(schema: Schema, given: Any) -> Any:
+    """Converts a value to a type of its schema where that is possible; `problems` reports it otherwise."""
     kinds = _kinds(schema)
     if given is None or any(_is(kind, given) for kind in kinds):
         return given
@@ -183,6 +185,7 @@ def _read(kind: str, given: Any) -> Any:
 
 
 def _from_text(kind: str, given: str) -> Any:
+    """Reads a value from a string; for arrays and objects, JSON with small mistakes is read too."""
     try:
         return decode(given.strip().lower() if kind == "boolean" else given)
     except (ValueError, RecursionError):
@@ -303,6 +306,7 @@ class Toolbox:
     def _result(
         self, name: str, arguments: str | bytes | Mapping[str, Any] | None, turn: TurnContext
     ) -> tuple[Any, str]:
+        """Reads and converts the arguments, makes the call, and tells the model what was repaired or ignored."""
         tool = self.get(name)
         if tool is None:
             return failure(f"there is no tool {name!r}; the tools are {', '.join(self._makers)}"), ""
@@ -322,6 +326,7 @@ class Toolbox:
     def _called(
         self, tool: Any, name: str, given: dict[str, Any], turn: TurnContext, *, check: bool
     ) -> tuple[Any, str]:
+        """Checks the arguments, asks the gate, makes the call and grades its result; any error becomes a result."""
         if check and (wrong := problems(tool.schema["parameters"], given)):
             return failure("; ".join(wrong)), ""
         is_ours = hasattr(tool, "sink")  # errors of other people's tools may hold any text
@@ -380,6 +385,7 @@ class Toolbox:
     def _staged(
         self, sink: str, name: str, given: dict[str, Any], turn: TurnContext, decision: Decision
     ) -> dict[str, Any]:
+        """Keeps a call until the person decides, with the evidence behind the decision of the gate."""
         assert self._approvals is not None  # noqa: S101 - callers look first
         cause = Cause(origin=decision.origin or "unknown", session=turn.session, note=turn.note)
         call = {"tool": name, "arguments": given, "cwd": self._folder}

@@ -74,6 +74,7 @@ def search(
 
 
 def _lines(path: str) -> list[str]:
+    """The lines of a text file; none for a file that is binary, too large or unreadable."""
     try:
         if os.path.islink(path) or not os.path.isfile(path) or os.path.getsize(path) > _LARGEST:
             return []

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LOOK_EVERY = 0.1  # seconds between two looks at whether to stop
 _GRACE = 2.0  # seconds a program gets to end by itself
 _LAST_WORDS = 0.5  # seconds the pipe is read after the program ended: a background process may keep it open forever
-_PIECE = 65_536
+_PIECE = 65_536  # bytes read at once
 
 
 @value
@@ -123,6 +123,7 @@ class _CtrlC:
 def _started(
     command: Sequence[str], folder: str, environment: Mapping[str, str], given: int
 ) -> subprocess.Popen[bytes]:
+    """Starts the program with one pipe for both output streams, in the order they were written."""
     try:
         return subprocess.Popen(
             list(command),
@@ -177,6 +178,7 @@ LONGEST = 3_600  # seconds any command may take
 # Characters with which a shell starts a second command, expands words or writes a file: a command with one of them is
 # never allowed because of how it begins.
 _MORE_THAN_ONE = frozenset(";|&`$()<>{}\n\r\\!*?[]~#")
+# Names of variables that hold secrets; `terminal.pass_environment` makes exceptions.
 _SECRET_VARIABLE = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)", re.IGNORECASE)
 # The shell's own message: no other program could put text into it.
 _NOT_FOUND = re.compile(r"[\w/]*(?:bash|sh)(?:: line)?:? \d+: [\w.+-]{1,40}: (?:command )?not found\n?")

@@ -36,10 +36,12 @@ if TYPE_CHECKING:
 HISTORY = "chat_history"
 # Escape sequences of keys: Alt-Enter becomes a newline, arrows and other keys that are not text are left out.
 _ALT_ENTER = re.compile("\x1b[\r\n]")
+# Sequences such as those of arrows (Escape [) and F1 (Escape O), Alt with a key, or a lone Escape.
 _KEY = re.compile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|O.|.)?", re.DOTALL)
-_BACKSPACES, _CTRL_U, _CTRL_W = "\x08\x7f", "\x15", "\x17"
+_BACKSPACES, _CTRL_U, _CTRL_W = "\x08\x7f", "\x15", "\x17"  # terminals send either character for Backspace
 _ESCAPE, _CTRL_D = "\x1b", "\x04"
 _BETWEEN_KEYS = 0.15  # seconds; keys that follow each other faster are typing, not an answer
+# prompt_toolkit shows a status line in reverse video unless told otherwise.
 _LOOK = Style.from_dict({"bottom-toolbar": "noreverse", "bottom-toolbar.text": "noreverse"})
 
 
@@ -182,6 +184,7 @@ class Typeahead:
                 return ""
 
     def _listen(self, terminal: int, woken: int) -> None:
+        """Collects keys until `stop` closes its end of the pipe, which wakes this thread."""
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         try:
             while True:
@@ -238,6 +241,8 @@ class _History(FileHistory):
 
 
 class _Commands(Completer):
+    """Completes slash commands, and what may follow one of them."""
+
     def __init__(self, commands: Mapping[str, str], words_for: Callable[[str], Iterable[str]]) -> None:
         self._commands = commands
         self._words_for = words_for
@@ -259,6 +264,7 @@ class _Commands(Completer):
 
 
 def _keys(expand: Callable[[], None]) -> KeyBindings:
+    """The keys of an input line: Enter sends, unless it picks a completion or the line ends in a backslash."""
     keys = KeyBindings()
 
     @keys.add("enter")

@@ -228,11 +228,12 @@ class Chat:
 
 
 def _shortened(content: Any) -> str:
+    """A message as text, cut to what reminds a person of it."""
     text = words_of(content)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} …"
 
 
-_LISTED = 10
+_LISTED = 10  # conversations that `/resume` lists and numbers
 # A word, or words in quotes, perhaps after `--option=`. Quotes count only around whole words, not in "don't".
 _WORD = re.compile(r"""((?:--[\w-]+=)?)(?:"([^"]*)"|'([^']*)')(?!\S)|(\S+)""")
 
@@ -264,6 +265,7 @@ def _new(chat: Chat, title: str) -> None:
 
 
 def _resume(chat: Chat, name: str) -> None:
+    """Lists the latest conversations, or resumes the one with this number, id or title."""
     recent = chat.recent(_LISTED)
     if not name:
         for number, each in enumerate(recent, start=1):
@@ -290,6 +292,7 @@ def _undo(chat: Chat, _rest: str) -> None:
 
 
 def _retry(chat: Chat, _rest: str) -> None:
+    """Takes the last exchange back and asks the same question again."""
     said = chat.agent.session.asked()
     chat.agent.session.undo()
     chat.take_turn(said)
@@ -457,6 +460,7 @@ class PendingQuestions:
             self._decide(waiting)
 
     def _decide(self, waiting: Sequence[PendingWrite]) -> None:
+        """Asks about one write, or about several at once; after `o`, about one after the other."""
         if len(waiting) == 1:
             self._ask_about(waiting[0])
             return
@@ -494,6 +498,7 @@ class PendingQuestions:
             return True
 
     def _choice(self, offered: Sequence[str], *, all_of_them: bool = False) -> str:
+        """Shows the offered keys and waits for one of them."""
         words = [_KEYS[key] + (" all" if all_of_them and key in (ACCEPT, REJECT) else "") for key in offered]
         return self._typeahead.key("".join(offered), lambda: self._screen.line("  ".join(words), "cyan"))
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import JustifyMethod
     from rich.segment import Segment
 
-_NARROWEST = 10
+_NARROWEST = 10  # columns that text keeps, however deep it is nested
 _NARROWEST_COLUMN = 8  # below this a table is shown row by row
 _CODE_THEME = "ansi_dark"  # the sixteen colours of the terminal, so that its own theme decides
 _INLINE = {"strong": "bold", "em": "italic", "s": "strike"}
@@ -36,7 +36,7 @@ def _parser() -> MarkdownIt:
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable(_OFF)
 
 
-_BLOCKS = _parser().disable("inline")
+_BLOCKS = _parser().disable("inline")  # splits a text into blocks without looking inside them
 _WHOLE = _parser()
 
 
@@ -176,6 +176,7 @@ def _code(node: SyntaxTreeNode) -> list[Text]:
 
 
 def _list(node: SyntaxTreeNode, width: int) -> list[Text]:
+    """Shows the items of a list with bullets or numbers; an empty line separates items with paragraphs."""
     number = int(str(node.attrs.get("start", 1)))
     lines: list[Text] = []
     for place, item in enumerate(node.children):
@@ -190,6 +191,7 @@ def _list(node: SyntaxTreeNode, width: int) -> list[Text]:
 
 
 def _table(node: SyntaxTreeNode, width: int) -> list[Text]:
+    """Shows a table with rich, or row by row where its columns would be too narrow."""
     rows = [row.children for part in node.children for row in part.children]
     header, body = rows[0], rows[1:]
     if width < len(header) * _NARROWEST_COLUMN:
@@ -217,6 +219,7 @@ def _row_by_row(header: Sequence[SyntaxTreeNode], body: Sequence[Sequence[Syntax
 
 
 def _inline(node: SyntaxTreeNode, style: str = "") -> Text:
+    """The text inside a block with its styles; code, links and nested emphasis included."""
     text = Text()
     for child in node.children:
         match child.type:
@@ -246,6 +249,7 @@ def _wrapped(text: Text, width: int) -> list[Text]:
     return lines
 
 
+# Only lays tables out and renders styles; `Screen` writes to the terminal.
 _CONSOLE = Console(force_terminal=True, color_system="standard", legacy_windows=False, markup=False, emoji=False)
 
 

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 _STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "cyan": "36", "yellow": "33"}
 # Control characters other than newline and tab: the text of a model or a tool must not control the terminal.
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-_ESCAPE = re.compile("\x1b\\[[0-9;]*m")
-_NARROWEST = 20
+_ESCAPE = re.compile("\x1b\\[[0-9;]*m")  # styles, which take no columns
+_NARROWEST = 20  # columns, and below it rows, that are assumed at least
 _LEAST_ROWS = 4
 _REST = 4  # after drawing, wait this many times as long as it took: a fast model must not keep a core busy
 _PROMPT = "> "
@@ -143,6 +143,7 @@ class Screen:
             self._send("\x1b[2J\x1b[H")  # erase the screen, and move to its first row
 
     def _answer_in_markdown(self, piece: str) -> None:
+        """Adds a piece to the answer, and draws it unless the last drawing was too short ago."""
         if self._markdown is None:
             from hermes.cli.chat.markdown import MarkdownStream
 
@@ -198,6 +199,7 @@ class Screen:
         return "\r" + (f"\x1b[{rows}A" if rows > 0 else "") + "\x1b[J"
 
     def _input_line(self) -> str:
+        """The end of what the person has typed so far, as much as fits into the line."""
         room, shown = self.width - len(_PROMPT) - 1, self._typed
         while _cells(shown) > room:
             shown = shown[1:]
@@ -218,8 +220,8 @@ def _cells(text: str) -> int:
     return get_cwidth(_ESCAPE.sub("", text))
 
 
-_LONGEST_VALUE = 40
-_LONGEST_OUTCOME = 100
+_LONGEST_VALUE = 40  # characters of one argument in the line of a tool call
+_LONGEST_OUTCOME = 100  # characters of its result there
 
 
 def summary(returned: ToolReturned) -> str:

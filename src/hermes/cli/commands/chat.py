@@ -105,7 +105,7 @@ def _document(agent: Agent, end: TurnFinished, view: _Apart, notices: list[str])
     }
 
 
-_SOURCE = "cli"
+_SOURCE = "cli"  # stored with each conversation; `--continue` looks for the newest one of this source
 
 _NO_MODEL = (
     "there is no model to talk to: run `hermes setup` at a terminal, or name one with --model (`hermes model list`"

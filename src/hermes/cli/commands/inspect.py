@@ -121,6 +121,7 @@ def run_prompt(given: ui.Given, context: ui.Context) -> None:
 
 
 def _print_difference(parts: SessionParts, name: str, now: str) -> None:
+    """Prints how the prompt of an earlier session differs from the one a new session would get."""
     session = parts.database.resolve(name)
     if session is None:
         raise NotFound(f"there is no session {name!r}; `hermes sessions list` shows ids and titles")
@@ -164,6 +165,7 @@ def judge(text: str, verdict: Verdict) -> dict[str, Any]:
 
 
 def _scan_lines(data: bytes, scope: str, *, guard: bool) -> int:
+    """Judges the text in each line of JSON; a line without one gets an error in its place, to keep the order."""
     from hermes.safety.scanner import scan
 
     wrong = False

@@ -45,6 +45,7 @@ def plugins_list(given: ui.Given, context: ui.Context) -> None:
 
 
 def _rows(context: ui.Context) -> list[dict[str, Any]]:
+    """All plug-ins as documents: memory providers, then context engines."""
     active, rows = chosen_providers(context.settings), []
     for each in available_providers(context.home.operator):
         row = ui.pick(each, "name", "bundled", "description", "folder", "version", "problem")
@@ -69,6 +70,7 @@ def plugins_show(given: ui.Given, context: ui.Context) -> None:
 
 
 def _no_plugin(name: str, context: ui.Context) -> NotFound:
+    """The error for an unknown plug-in: names those there are, and where one would have to be."""
     folders = (os.path.join(context.home.operator, FOLDER), *engine_folders(context.home))
     places = [os.path.join(each, name) for each in folders]
     if empty := next((each for each in places if os.path.isdir(each)), None):
@@ -293,6 +295,7 @@ def _answered(
 
 
 def _asked(name: str, field: dict[str, Any], current: Any, home: Home) -> Any:
+    """Asks a person for one field: a secret without echo, a choice from a list, anything else as text."""
     label = str(field.get("description") or field["key"])
     if field.get("url"):
         ui.line(f"  (get it at {field['url']})")

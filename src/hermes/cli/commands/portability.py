@@ -134,6 +134,7 @@ def claw_cleanup(given: ui.Given, _context: ui.Context) -> None:
 
 
 def _adopt(given: ui.Given, context: ui.Context) -> int:
+    """Converts a home of hermes-agent, found where it usually is unless a path was given."""
     options = _options(given, source=given.path or _old_home(context))
     with ui.Progress() as progress:
         return carry_out(given, context, Adoption(context.home, options, progress.stage).plan())
@@ -234,6 +235,7 @@ def run_import(given: ui.Given, context: ui.Context) -> int:
 
 
 def _show_restored(given: ui.Given, context: ui.Context, done: Any, lines: list[str], *names: str) -> None:
+    """Prints what an import or a restore did, and offers to enable what it brought in disabled."""
     if not done.changed:
         lines = [f"{context.home.path} holds exactly this already; nothing was changed"]
     elif done.kept:
@@ -397,6 +399,7 @@ def _format_of(path: str) -> str | None:
 
 
 def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Imported:
+    """Imports every transcript in a source; one that is already stored is not stored again."""
     found = sources(given.file, form)
     if not found:
         raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")
@@ -489,6 +492,7 @@ def _watch(given: ui.Given, context: ui.Context) -> None:
 
 
 def _look_once(given: ui.Given, context: ui.Context, told: set[str]) -> None:
+    """Imports what is new; reports each problem only the first time it is seen."""
     try:
         found = _bring_in(given, context, given.format)
     except (NotFound, LockTimeout) as error:  # nothing there, or another program is writing: try again later
@@ -514,6 +518,7 @@ def _report(given: ui.Given, result: Imported) -> int:
 
 
 def _import_lines(given: ui.Given, context: ui.Context) -> int:
+    """Imports JSONL and reports each line that cannot be read; the other lines are imported."""
     title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
     problems: list[dict[str, Any]] = []
 
@@ -592,6 +597,7 @@ def _place(file: str) -> str:
 
 
 def _discard(given: ui.Given, context: ui.Context) -> None:
+    """Undoes unfinished imports; conversations that continued here after the import stay."""
     where, chosen = conversations_of(context.home), []
     if is_address(where["path"]) or os.path.exists(where["path"]):
         with SessionDB.open(**where) as db:

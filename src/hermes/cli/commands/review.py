@@ -53,6 +53,7 @@ def memory_status(given: ui.Given, context: ui.Context) -> None:
 
 
 def _provider_lines(found: dict[str, Any]) -> Iterator[str]:
+    """Yields the state of a memory provider, and what it lacks."""
     state = str(found["connection"] or "available")
     if not found["available"]:
         state = "! not available: packages or settings are missing (`hermes memory setup`)"
@@ -75,6 +76,7 @@ def _provider_lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def _file_status(store: MemoryStore, target: str) -> dict[str, Any]:
+    """The state of one memory file; one that cannot be read is a problem to report, not an error."""
     if target not in store.targets:
         return {"enabled": False, "problem": None}
     state: dict[str, Any] = {"enabled": True, "file": store.path(target), "limit": store.limit(target)}
@@ -134,6 +136,7 @@ def _reject(given: ui.Given, context: ui.Context, *, skills: bool) -> None:
 
 
 def _chosen(given: ui.Given, context: ui.Context, *, skills: bool) -> list[str]:
+    """The ids to decide about; an unknown id is an error before anything is decided."""
     listing = f"hermes {'skills' if skills else 'memory'} pending"
     waiting = [each.id for each in _waiting(context, skills=skills)]
     if not given.ids and not given.all:
@@ -170,6 +173,7 @@ def memory_reset(given: ui.Given, context: ui.Context) -> None:
 
 
 def _accept(given: ui.Given, context: ui.Context) -> int:
+    """Keeps a flagged entry in prompts; one that the scanner refuses cannot be kept."""
     store = open_store(context)
     found = [(target, entry) for target in store.targets for entry in store.entries(target) if given.accept in entry]
     if len(found) != 1:

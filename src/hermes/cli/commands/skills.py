@@ -48,6 +48,7 @@ def skills_path(given: ui.Given, context: ui.Context) -> None:
 
 
 def _call(context: ui.Context, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Calls a skill tool as a model would; a failure becomes `NotFound` with the names that exist."""
     result = open_parts(context.home, settings=context.settings).skills.handle(tool, arguments)
     if not result["success"]:
         more = [*result.get("available_skills", ()), *result.get("matches", ()), *result.get("available_files", ())]
@@ -168,6 +169,7 @@ def _curator(context: ui.Context, budget: Background | None = None, *, helper: b
 
 
 def _last_active(context: ui.Context) -> float:
+    """When a conversation was last used: the curator waits for a quiet time."""
     past = open_past(context.home)
     if past is None:
         return 0.0

@@ -45,6 +45,7 @@ def _session_lines(state: dict[str, Any]) -> Iterator[str]:
 
 
 def _engine_lines(state: dict[str, Any]) -> Iterator[str]:
+    """Yields the state of the context engine, and conversations whose compaction is held back."""
     used = state.get("in_use", state["name"])
     decides = f"at {state['threshold']:.0%} of the window" if state["enabled"] else "off (compression.enabled)"
     if used != BUILT_IN:
@@ -152,6 +153,7 @@ def run_doctor(given: ui.Given, context: ui.Context) -> int:
 
 
 def _address(given: ui.Given, context: ui.Context) -> str:
+    """The database that was named, or else the one in the settings."""
     address = given.url or storage_address(context.home)
     if not address:
         raise SettingsError("name a database: --url postgresql://…, HERMES_STORAGE_URL, or storage.url in config.yaml")
@@ -334,6 +336,7 @@ def users_forget(given: ui.Given, context: ui.Context) -> int:
 
 
 def _report_lines(report: Forgotten) -> Iterator[str]:
+    """Yields what forgetting a person removed or would remove, and what a person has to do themselves."""
     verb = "removed" if report.done else "would remove"
     yield (
         f"{verb} {report.name}: {counted(report.entries, 'memory entry', 'memory entries')} with history, "
