@@ -180,7 +180,7 @@ def _table(rows: list[Session]) -> list[str]:
 
 
 def sessions_search(given: ui.Given, context: ui.Context) -> int:
-    """Prints the best matches for a question; refused if there are none, so that scripts notice."""
+    """Prints the best matches for a question; exits with 1 if there are none, so that scripts notice."""
     query = " ".join(given.question)
     if not query.strip():
         raise SettingsError("the question is empty; type a few words, or list the newest with `hermes sessions list`")
@@ -682,7 +682,7 @@ def receipts_show(given: ui.Given, context: ui.Context) -> None:
 
 
 def receipts_verify(given: ui.Given, context: ui.Context) -> int:
-    """Checks the seals of receipts; refused if one was changed after it was sealed."""
+    """Checks the seals of receipts; exits with 1 if one was changed after it was sealed."""
     with open_existing(context) as db:
         session = named(db, given.session).id if given.session else ""
         found = list(Receipts(context.home, db).verify(session))

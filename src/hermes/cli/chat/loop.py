@@ -57,14 +57,14 @@ class Chat:
 
     @property
     def agent(self) -> Agent:
-        """The agent of the present conversation; opens a new conversation if there is none yet."""
+        """The agent of the current conversation; opens a new conversation if there is none yet."""
         if self._agent is None:
             self.reopen()
         assert self._agent is not None  # noqa: S101 - reopen sets it or raises
         return self._agent
 
     def reopen(self, resume: str | None = None, title: str | None = None, reason: str = "new") -> None:
-        """Switches to another conversation; if that cannot be opened, the present one stays."""
+        """Switches to another conversation; if that cannot be opened, the current one stays."""
         before = self._agent.session if self._agent is not None else None
         opened = self._opener(
             resume=resume, title=title, model=self._model, ask=self.view.ask, follows=before, reason=reason
@@ -73,7 +73,7 @@ class Chat:
         self._agent, self._model = opened, opened.model
 
     def close(self) -> None:
-        """Ends the present conversation; deletes it if nothing was said in it."""
+        """Ends the current conversation; deletes it if nothing was said in it."""
         self._typeahead.stop()
         if self._agent is not None:
             agent, self._agent = self._agent, None

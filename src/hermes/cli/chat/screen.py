@@ -143,7 +143,7 @@ class Screen:
             self._send("\x1b[2J\x1b[H")  # erase the screen, and move to its first row
 
     def _answer_in_markdown(self, piece: str) -> None:
-        """Adds a piece to the answer, and draws it unless the last drawing was too short ago."""
+        """Adds a piece to the answer, and draws it, unless it was drawn a moment ago."""
         if self._markdown is None:
             from hermes.cli.chat.markdown import MarkdownStream
 

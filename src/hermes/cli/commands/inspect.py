@@ -138,7 +138,7 @@ _NO_FILE = (errno.ENOENT, errno.ENAMETOOLONG)
 
 
 def run_scan(given: ui.Given, context: ui.Context) -> int:
-    """Judges a text as memory, prompts and tool results would; refused unless it is clean."""
+    """Judges a text as memory, prompts and tool results would; exits with 1 unless it is clean."""
     from hermes.safety.scanner import scan  # not at the top: a call of the memory tool seldom needs it
 
     del context

@@ -70,7 +70,7 @@ def plugins_show(given: ui.Given, context: ui.Context) -> None:
 
 
 def _no_plugin(name: str, context: ui.Context) -> NotFound:
-    """The error for an unknown plug-in: names those there are, and where one would have to be."""
+    """The error for an unknown plug-in: lists the known ones, and where a new one belongs."""
     folders = (os.path.join(context.home.operator, FOLDER), *engine_folders(context.home))
     places = [os.path.join(each, name) for each in folders]
     if empty := next((each for each in places if os.path.isdir(each)), None):
@@ -91,7 +91,7 @@ def plugins_path(_given: ui.Given, context: ui.Context) -> None:
 
 
 def plugins_check(given: ui.Given, context: ui.Context) -> int:
-    """Loads each installed plug-in, or the named ones, and reports what is wrong; refused if anything is."""
+    """Loads each installed plug-in, or the named ones, and reports problems; exits with 1 if there are any."""
     chosen = [*chosen_providers(context.settings), context.settings.text("context.engine")]
     installed = [row["name"] for row in _rows(context) if not row["bundled"]]
     names = given.names or [*installed, *(name for name in chosen if name not in ("", BUILT_IN))]
@@ -266,7 +266,7 @@ def _install(provider: str, packages: Iterable[str], *, yes: bool, talking: bool
 def _answered(
     name: str, fields: list[dict[str, Any]], answers: Mapping[str, str], home: Home, *, talking: bool
 ) -> dict[str, Any]:
-    """A value for each field that applies: from the command line, the person, the present settings or the default."""
+    """A value for each field that applies: from the command line, the person, the current settings or the default."""
     if unknown := sorted(answers.keys() - {field["key"] for field in fields}):
         keys = ", ".join(str(field["key"]) for field in fields) or "none"
         raise SettingsError(f"{name} has no field {', '.join(unknown)} (its fields are: {keys})")

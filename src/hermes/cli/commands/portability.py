@@ -282,7 +282,7 @@ def backup_verify(given: ui.Given, context: ui.Context) -> None:
 
 
 def backup_restore(given: ui.Given, context: ui.Context) -> None:
-    """Replaces the home by a backup, after asking; the present home is kept beside it."""
+    """Replaces the home by a backup, after asking; the current home is kept next to it."""
     path, home = _named(given.file, context), context.home.path
     if os.path.isdir(home):
         otherwise = "nothing was changed; --yes restores without asking (the present home is kept beside it)"
@@ -399,7 +399,7 @@ def _format_of(path: str) -> str | None:
 
 
 def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Imported:
-    """Imports every transcript in a source; one that is already stored is not stored again."""
+    """Imports every transcript in a source, except what is already stored."""
     found = sources(given.file, form)
     if not found:
         raise NotFound(f"there are no transcripts that can be read in {given.file}; --format names what they are")

@@ -187,7 +187,7 @@ def _accept(given: ui.Given, context: ui.Context) -> int:
 
 
 def memory_scan(given: ui.Given, context: ui.Context) -> int:
-    """Judges all entries; refused if one is not clean. With `--accept`, keeps a flagged entry after all."""
+    """Judges all entries; exits with 1 if one is not clean. With `--accept`, keeps a flagged entry after all."""
     if given.accept:
         return _accept(given, context)
     store = open_store(context)
@@ -207,7 +207,7 @@ def memory_scan(given: ui.Given, context: ui.Context) -> int:
 
 
 def memory_import(given: ui.Given, context: ui.Context) -> int:
-    """Imports entries from the notes of another program, after showing them; refused after a warning."""
+    """Imports entries from the notes of another program, after showing them; exits with 1 after a warning."""
     project = named_project(given.project) if given.project else ""
     report = plan_memory(context.home, given.source, given.format, given.target, project)
     code = carry_out(given, context, report)

@@ -182,7 +182,7 @@ def gateway_run(given: ui.Given, context: ui.Context) -> int:
 
 
 def gateway_status(given: ui.Given, context: ui.Context) -> int:
-    """Prints whether a gateway runs, its platforms and its messages; refused if none runs."""
+    """Prints whether a gateway runs, its platforms and its messages; exits with 1 if none runs."""
     from hermes.gateway.service import stored_status
 
     status, lines = stored_status(context.home), []
@@ -323,7 +323,7 @@ def _write(given: ui.Given, changes: list[Change], tools: list[str], records: st
 
 
 def mcp_status(given: ui.Given, context: ui.Context) -> int:
-    """Prints for each MCP host whether it is configured and its command answers; refused if one does not."""
+    """Prints whether each MCP host is configured and its command answers; exits with 1 if there is a problem."""
     del context
     rows = [_state(host) for host in HOSTS]
     ui.show(given, rows, *(_told(row) for row in rows))

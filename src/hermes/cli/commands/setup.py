@@ -173,7 +173,7 @@ def _own_server(home: Home, screen: Screen, suggested: str) -> _Choice:
 
 
 def _address(screen: Screen, suggested: str, key: str) -> tuple[str, list[Mapping[str, Any]] | None]:
-    """Asks for the address of a server, and lists its models; takes one that is confirmed though nothing answers."""
+    """Asks for the address of a server, and lists its models; takes a confirmed address though nothing answers."""
     address, models = _looked_up(ui.ask("Address", suggested), key)
     while models is None and not answers(address):
         screen.line(f"nothing answers at {address}: start the server, or type another address", "yellow")

@@ -130,7 +130,7 @@ _SIGNS = {"ok": "✓", "warning": "!", "problem": "✗"}
 
 
 def run_doctor(given: ui.Given, context: ui.Context) -> int:
-    """Checks the home and everything it uses; refused if there is a problem. With `--fix`, repairs what it can."""
+    """Checks the home and what it uses; exits with 1 if there is a problem. With `--fix`, repairs what it can."""
     from hermes.operations.doctor import Options, examine  # loads much that `hermes status` does not need
 
     checks = []
@@ -320,7 +320,7 @@ def users_key(given: ui.Given, context: ui.Context) -> None:
 
 
 def users_forget(given: ui.Given, context: ui.Context) -> int:
-    """Removes a person with all their data, or without `--yes` says what would be removed; refused if traces stay."""
+    """Removes a person and all their data; without `--yes`, only says what it would do. Exits with 1 if traces stay."""
     people = People(context.home)
     finish_removals(people.home)
     sure = given.yes and not given.dry_run
