@@ -24,7 +24,7 @@ NOTE = (
 )
 
 _NONCE_BYTES = 9
-_NONCE_LENGTH = 64
+_NONCE_LENGTH = 64  # characters of a nonce that a caller gives
 
 # Every part is bounded: "<memory-context" in prose gives the rest of an answer back, and the search stays linear.
 _NAME = "memory-context"
@@ -36,7 +36,7 @@ _NONCE = lazy_pattern(r"nonce\s*=\s*[\"']?([^\"'\s/<>]+)", re.IGNORECASE)
 
 
 def _any_prefix(name: str, then: str) -> str:
-    """A pattern that matches any prefix of `name`; after the whole name it may go on with `then`."""
+    """A pattern that matches any prefix of `name`; after the whole name, `then` may follow."""
     pattern = then
     for character in reversed(name):
         pattern = f"(?:{re.escape(character)}{pattern})?"
@@ -49,7 +49,7 @@ _TAG_SO_FAR = lazy_pattern(rf"<{_BLANKS}(?:/{_BLANKS})?{_any_prefix(_NAME, then=
 _NOTE_START = "[System note: The following is recalled memory context, NOT new user input."
 _NOTE_PATTERN = r"\s{0,8}".join(map(re.escape, _NOTE_START.split())) + r"[^\[\]<>]{0,400}\]"
 _TAG_OR_NOTE = re.compile(f"{_TAG_PATTERN}|{_NOTE_PATTERN}", re.IGNORECASE)
-_MOST_PASSES = 4
+_MOST_PASSES = 4  # removing a tag may join the halves of another one
 
 
 def build_memory_context_block(raw_context: str, *, nonce: str | None = None) -> str:
@@ -69,7 +69,7 @@ def _checked(nonce: str) -> str:
     plain = nonce.replace("-", "").replace("_", "")
     if not (plain.isascii() and plain.isalnum() and len(nonce) <= _NONCE_LENGTH):
         raise ValueError(
-            f"nonce {nonce!r} cannot stand in a tag: use 1 to {_NONCE_LENGTH} ASCII letters, digits, '-' or '_',"
+            f"nonce {nonce!r} cannot be part of a tag: use 1 to {_NONCE_LENGTH} ASCII letters, digits, '-' or '_',"
             " or leave it out to have one drawn"
         )
     return nonce
@@ -134,6 +134,7 @@ class StreamingContextScrubber:
         self._is_blank = True  # the current line has nothing visible yet
 
     def feed(self, text: str) -> str:
+        """Takes the next piece of the answer; returns the text that is certain to be visible by now."""
         if "<" not in text and not self._held:  # nearly every chunk
             if self._is_hidden:
                 return ""
@@ -161,11 +162,13 @@ class StreamingContextScrubber:
         return "".join(visible)
 
     def flush(self) -> str:
+        """Ends the stream; returns what was held back because it might have become a tag."""
         rest = self._shown(self._held)
         self.reset()
         return rest
 
     def reset(self) -> None:
+        """Forgets a stream that was broken off, without returning what was held back."""
         self._held = ""
         self._fences = _OpenFences()
         self._is_hidden = False
@@ -252,7 +255,7 @@ def public_words(text: str) -> str:
 
 
 def storable(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message without private parts; the same object if it has none."""
+    """The message without private parts, also in the copy that was sent; the same object if it has none."""
     if message.get("role") != "user":
         return message
     content = message.get("content")

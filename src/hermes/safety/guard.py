@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 CERTAIN = 0.88  # of its scale from 0 to 1: the package's own threshold for few false alarms
-_LATIN_ENDS = "\u0250"
-_model: list[Any] = []
+_LATIN_ENDS = "\u0250"  # the first character after Latin Extended-B
+_model: list[Any] = []  # loaded once, at the first question
 
 
 def second_opinion(text: str, verdict: Verdict) -> Verdict:

@@ -144,7 +144,7 @@ def _confusables() -> Iterator[tuple[str, str]]:
 
 
 def read_lines(path: str) -> list[str]:
-    """The lines of a table beside the code, without its comments."""
+    """Reads the lines of a table in `data/`, without its comments; raises ScannerUnavailable if that fails."""
     try:
         with open(path, encoding="utf-8") as file:
             lines = file.read().split("\n")
@@ -158,7 +158,7 @@ def read_lines(path: str) -> list[str]:
 
 # Encodings, undone in place.
 
-DEPTH = 3  # layers
+DEPTH = 3  # layers of encodings inside each other
 # Encodings that nobody uses by accident: an attack in one of them is refused.
 DELIBERATE = frozenset({"base64", "base32", "ascii85", "hex", "binary", "character codes", "morse"})
 _MORSE_LETTERS = (
@@ -168,11 +168,12 @@ _MORSE_LETTERS = (
 _MORSE = dict(zip(_MORSE_LETTERS.split(), "abcdefghijklmnopqrstuvwxyz0123456789", strict=True))
 _DOTS, _DASHES = ".\u00b7\u2022", "\u2013\u2014\u2212_-"
 _MORSE_SIGNS = str.maketrans(_DOTS + _DASHES, "..." + "-----")
+# Bytes that no text in UTF-8 has: controls, and those that UTF-8 never uses.
 _NO_TEXT = bytes({*range(32), 127, 0xC0, 0xC1, *range(0xF5, 0x100)} - {9, 10, 13})
 
 
 class Decoded:
-    """A decoded text, the encodings it had, and the part whose encoding nobody uses by accident."""
+    """A decoded text, the encodings it had, and the parts whose encoding nobody uses by accident."""
 
     __slots__ = ("payload", "text", "used")
 
@@ -183,6 +184,7 @@ class Decoded:
 
 
 def decode(text: str) -> Decoded:
+    """Undoes every encoding found in a text, in place, so that each part is read with the words around it."""
     decoded = Decoded(text)
     for _ in range(DEPTH):
         before = decoded.text
@@ -268,7 +270,7 @@ def _readable(raw: bytes) -> str:
 def _from_base64(piece: str) -> str:
     body = "".join(piece.split()).rstrip("=")
     if body[1:].islower() or body.isdigit() or body.isupper():
-        return piece
+        return piece  # a word or a number; encoded text mixes cases
     if len(body) % 4 == 1:
         body = body[:-1]
     return _readable(binascii.a2b_base64(body.replace("-", "+").replace("_", "/") + "==")) or piece
@@ -358,15 +360,15 @@ _LETTERS = lazy_pattern(r"[a-z]{2,}")
 _GLUED = lazy_pattern(r"[a-z]{12,}")
 _LETTER_GAPS = lazy_pattern(r"\s{2,}|\s?[/|]\s?|\s*\n\s*")
 _BETWEEN_LETTERS = lazy_pattern(r"[^\w\n]|_")
-_FEWEST_LINES = 4
+_FEWEST_LINES = 4  # words in a column that are read as a sentence
 _LONGEST_LINE = 60
-_FEWEST_WORDS = 3
-_FEWEST_LETTERS = 8
+_FEWEST_WORDS = 3  # on a line that is read as it is
+_FEWEST_LETTERS = 8  # single letters on a line that is read as spaced out
 _SAMPLE = 12  # words of a line from which one can tell whether it makes sense
 _SENSE = 0.65  # share of words that are common English
-_NONSENSE = 0.5
-_LONGEST_GLUED = 400
-_LONGEST_KNOWN = 14
+_NONSENSE = 0.5  # share below which a line may be a cipher
+_LONGEST_GLUED = 400  # letters that are segmented together, so that the work stays linear
+_LONGEST_KNOWN = 14  # letters of a word that segmenting tries
 
 
 def disguises(folded: str) -> Iterator[tuple[str, str]]:
@@ -413,6 +415,7 @@ def _joined_letters(lines: list[str]) -> str:
 
 
 def _from_leet(folded: str) -> str:
+    """The lines with digits and signs read as letters; a 1 may be an i or an l, so the known word wins."""
     known = weights().knows
     changed: dict[str, str] = {}
     for word in set(_LEET_WORD.findall(folded)):
@@ -431,6 +434,7 @@ def _from_leet(folded: str) -> str:
 
 
 def _ciphers(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Lines that make no sense as they are, but do when a cipher is undone."""
     found: dict[str, list[str]] = {}
     for line in lines:
         sample = _LETTERS.findall(line[:400])[:_SAMPLE]
@@ -460,7 +464,11 @@ def _apart(text: str) -> str:
 
 
 def _segmented(letters: str) -> str:
-    """The fewest known words that spell these letters; empty if none do."""
+    """The fewest known words that spell these letters; empty if none do.
+
+    Finds the cheapest way to each letter in turn. A word costs 1 (1.4 with two letters, because those fit by chance), a
+    letter outside any word 3.
+    """
     if len(letters) > _LONGEST_GLUED:
         parts = [letters[at : at + _LONGEST_GLUED] for at in range(0, len(letters), _LONGEST_GLUED)]
         return " ".join(_segmented(part) or part for part in parts)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SCOPES = ("memory", "context", "recall")
 _READ_IN_FULL = 8_192  # characters; of a longer text that is refused, one reason is enough
-_MARGIN = 24
+_MARGIN = 24  # characters of an excerpt on each side
 _NEAR = 2  # lines around one that was encoded
 
 
@@ -100,6 +100,7 @@ def _judge(folded: str, raw: str, how: str, scope: str) -> Iterator[Finding]:
 
 
 def _judge_words(folded: str, how: str, scope: str) -> Iterator[Finding]:
+    """The findings in the words of a folded text: fixed patterns, then the passage with the highest score."""
     known = weights()
     for threat, start, end in on_the_floor(folded):
         # If a pattern of the documents and the wording of the line agree, refuse instead of asking.
@@ -173,8 +174,8 @@ def _split(joined: str, scope: str) -> Iterator[Finding]:
 # Takes the paragraphs out of a longer text that look like an attack, so that they do not cost the rest of it.
 #
 # A project's notes or a skill have hundreds of paragraphs, and among so many a scanner is wrong about one now and
-# then. Who hides something, or forges the marks around a text, is not wrong by chance: such a text is left out as a
-# whole, and so is one that still looks like an attack without those paragraphs, or of which they are a large part.
+# then. Hidden text and forged marks around a text are no accident: such a text is left out as a whole, and so is one
+# that still looks like an attack without those paragraphs, or of which they are a large part.
 
 _BETWEEN = lazy_pattern(r"\n[^\S\n]*\n\s*")
 _NO_ACCIDENT = frozenset({"hidden_text", "forged_markup"})
@@ -192,7 +193,7 @@ class Passages:
 
 
 def without_attacks(text: str, name: str, scan: Scan, *, doubtful: bool = False) -> Passages | None:
-    """The rest of a text that `scan` refuses; None if nothing of it should be shown.
+    """What may be shown of a text that `scan` refuses; None if nothing should be.
 
     With `doubtful`, paragraphs that a person should look at are left out as well.
     """

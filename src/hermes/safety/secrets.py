@@ -1,8 +1,8 @@
 """Finds and masks secrets: keys, tokens, passwords, private keys, webhooks, card numbers.
 
 Memory refuses them; logs, exports and search results show a marker instead. A secret is found by its format (the table
-`data/secret-formats.txt`), by a word beside it such as `password:`, or by its check digits. What only looks like one (a
-commit, a checksum, a `$VARIABLE`, a placeholder) is left alone.
+`data/secret-formats.txt`), by a word next to it such as `password:`, or by its check digits. Text that only looks like
+a secret (a commit, a checksum, a `$VARIABLE`, a placeholder) is left alone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     Format = tuple[str, tuple[str, ...], str]  # its name, literals of which a text must contain one, the pattern
     Found = tuple[str, int, int]
 
-_SHORTEST_RUN = 16
-_SHOWN = 4
-_LONG_ENOUGH_TO_SHOW = 16
+_SHORTEST_RUN = 16  # characters of a secret that its format alone gives away
+_SHOWN = 4  # last characters in a marker, so that a person can tell which secret it was
+_LONG_ENOUGH_TO_SHOW = 16  # characters; four of a shorter one would give too much of it away
 _MOST_PASSES = 4  # a marker is shorter than its secret, which may bring a word and another secret together
 _NEVER_SHOWN = ("password", "private key", "seed phrase", "cookie", "pin", "code")
 _FEWEST_ACCOUNT_DIGITS = 12
@@ -45,7 +45,7 @@ _WORD_BREAKS = [byte for byte in _ANY_BYTE if not bytes((byte,)).isalpha()]
 
 
 class Beginnings:
-    """Finds every place where one of many literal beginnings stands, in one pass."""
+    """Finds every place where one of many words begins, in one pass over the text."""
 
     def __init__(self, *groups: str) -> None:
         """At most eight groups of words in lower case, of three to five characters each: `"cvc|cvv|key."`.
@@ -73,7 +73,7 @@ class Beginnings:
 
 
 class FewBeginnings:
-    """The same for two groups of words of four characters, in a third of the time: one table holds both."""
+    """Does what `Beginnings` does, for two groups of four-letter words, in a third of the time: with one table."""
 
     def __init__(self, *groups: str) -> None:
         table = bytearray(256)
@@ -85,8 +85,9 @@ class FewBeginnings:
         self._table = bytes(table)
 
     def places(self, text: bytes) -> Iterator[int]:
-        """Every place where one of the words stands, in any case, and some where none does."""
-        # One byte on and one bit up stands what has to follow: two characters are compared at once, then two pairs.
+        """Every place where one of the words may begin, in any case, and some where none does."""
+        # The next character of a word is one byte further and one bit higher, which is 9 bits: shifting by 9 compares
+        # two characters at once, and shifting the result by 18 compares two pairs.
         common = int.from_bytes(text.translate(self._table), "little")
         common &= common >> 9
         common &= common >> 18
@@ -119,7 +120,7 @@ def _listed(words: str) -> tuple[str, ...]:
     return tuple(words.split("|"))
 
 
-# A short secret has one of these words beside it; other secrets are long runs or many digits. Each line
+# A short secret has one of these words next to it; other secrets are long runs or many digits. Each line
 # is a group for `Beginnings`: its words have few letters in common, place by place, with other words.
 _BESIDE = (
     "-----begin|--user|pass|schl\u00fcssel|senha|sess|social sec|wallet",
@@ -144,7 +145,7 @@ _SEPARATORS = dict.fromkeys(map(ord, " \t\r\n\"'`=:,;/.@&?<>()[]{}|#$%^*~!\\+"),
 
 @value
 class Secret:
-    """A secret found in a text."""
+    """A secret found in a text: its kind, its position, and the marker to show instead."""
 
     kind: str
     start: int
@@ -225,7 +226,7 @@ _LONG_PART = b"a" * _SHORTEST_RUN
 def _suspects(texts: list[str]) -> set[int]:
     """The positions of the texts that may contain a secret; all others contain none."""
     signs = "\0".join(texts).encode("ascii", "replace").translate(None, _OF_SENTENCES).split(b"\0")
-    if len(signs) != len(texts):  # one of them holds what parts them
+    if len(signs) != len(texts):  # one of them contains the NUL that separates them
         return set(range(len(texts)))
     sentences = [at for at, its in enumerate(signs) if not its]
     found: set[int] = set()
@@ -287,7 +288,7 @@ _SURROGATES = range(0xD800, 0xE000)
 
 
 def unescaped(text: str) -> str:
-    """The text with every escape replaced by the one character it stands for."""
+    """Replaces every escape of a JSON string by the one character that it means."""
     return _ESCAPE.sub(_meaning, text)
 
 
@@ -307,7 +308,7 @@ def places(original: str, wanted: list[int]) -> list[int]:
 
 
 def _search(text: str) -> tuple[Secret, ...]:
-    if "\u2026" in text:  # blank our own markers, so that "token" in a marker does not count as a word beside a secret
+    if "\u2026" in text:  # blank our own markers, so that "token" in a marker does not count as a word next to a secret
         text = re.sub(r"\[[a-z0-9 ]{2,40} \u2026[A-Za-z0-9]{0,4}\]", lambda marker: "\0" * len(marker[0]), text)
     lowered = _lowered(text)
     has_runs = _has_runs(text)
@@ -389,7 +390,7 @@ def _has_runs(text: str) -> bool:
 
 
 def _merged(found: list[Found]) -> Iterator[Found]:
-    """Joins overlapping finds under the first name: a format says more than the word beside it."""
+    """Joins overlapping finds under the first name: a format says more than the word next to it."""
     ranked = sorted(enumerate(found), key=lambda one: (one[1][1], one[0]))
     rank, (kind, start, end) = ranked[0]
     for next_rank, (next_kind, next_start, next_end) in ranked[1:]:
@@ -463,13 +464,14 @@ def _ibans(text: str) -> Iterator[Found]:
 
 
 def _is_card(digits: str) -> bool:
+    """Whether length and check digit (Luhn) fit a card of the network that the first digits name."""
     if len(digits) not in _LENGTHS.get(digits[:2], _USUAL_LENGTHS):
         return False
     doubled = [int(digit) * 2 for digit in digits[-2::-2]]
     return (sum(map(int, digits[-1::-2])) + sum(sum(divmod(number, 10)) for number in doubled)) % 10 == 0
 
 
-# Secrets that only the words beside them give away: `password: …`, "the API key is …", a PIN, a seed phrase.
+# Secrets that only the words next to them give away: `password: …`, "the API key is …", a PIN, a seed phrase.
 
 # Found with str.find, which is many times faster than one pattern of all of them.
 _PASSWORD_WORDS = _listed(
@@ -484,7 +486,7 @@ _KEY_WORDS = ("secret", "token", "credential", "schl\u00fcssel", "\u5bc6\u94a5",
 _SHORT_PASSWORD_WORDS = ("pass", "pw")
 _SHORT_KEY_WORDS = ("key", "pat", "psk", "auth", "bearer")
 _SECRET_KEYS = _listed("api|access|private|secret|signing|encryption|master|license|account|auth|service")
-# Services whose keys are bare runs of letters and digits; beside their name such a run is a key.
+# Services whose keys are bare runs of letters and digits; next to their name such a run is a key.
 _SERVICES = _listed(
     "datadog|algolia|twilio|mailgun|cloudflare|newrelic|pagerduty|okta|auth0|vercel|heroku|mistral|cohere"
     "|deepgram|pinecone|rapidapi|openweather|alchemy|infura|etherscan|binance|coinbase|kraken|mapbox|trello"
@@ -495,12 +497,14 @@ _WORDS = {
     **dict.fromkeys(_PASSWORD_WORDS, "password"),
     **dict.fromkeys(_KEY_WORDS, "key"),
     **dict.fromkeys(_SERVICES, "service"),
-    **dict.fromkeys((*_SHORT_PASSWORD_WORDS, *_SHORT_KEY_WORDS), ""),  # depends on what stands around it
+    **dict.fromkeys((*_SHORT_PASSWORD_WORDS, *_SHORT_KEY_WORDS), ""),  # depends on the characters around it
 }
 _NAME_GOES_ON = lazy_pattern(r"[A-Za-z0-9_]{0,40}")
+# A value that follows a word: perhaps a closing quote, what the value is for, a sign or verb of assignment, and the
+# value in quotes of some kind or bare.
 _ASSIGNED = lazy_pattern(
     r"[\"'`\])]{0,2}"
-    # what it is the password for may stand between the word and the colon
+    # what the value is for may come between the word and the colon
     r"(?:\s(?:for|of|on|to|de|para|pour|f\u00fcr|\u043e\u0442|\u0434\u043b\u044f)\s[^\n:=]{1,40}(?=[:=]|\sis\s))?"
     r"(?:\s{0,3}(?:=>|:=|={1,3}|:|>|\(|\uff1a|\|)\s{0,3}|\s{0,2}[\u662f\u4e3a\u70ba\u306f\ub294\uc740]\s{0,2}|\s[\u2013\u2014-]\s"
     r"|\s{1,3}(?:is|was|are|set to|ist|lautet|es|est|\u00e9|\u00e8|\u0647\u064a|\u0647\u0648|=)[\s:]{1,3}"
@@ -516,18 +520,19 @@ _SURE_WORD = lazy_pattern(
     r"api[_ -]?key|secret|token|passw|credential|licen[cs]e|\bhex\b|\baes\b|hmac|(?:access|private)[_ -]?key",
     re.IGNORECASE,
 )
-_LAST_CYRILLIC = "\u052f"  # letters further on stand in sentences, not in passwords
+_LAST_CYRILLIC = "\u052f"  # letters with higher code points occur in sentences, not in passwords
+# Signs that mean years, months, times, characters and the like in Chinese, Japanese and Korean: 8位 is a length.
 _COUNTERS = (
     "\u5e74\u6708\u65e5\u5929\u56de\u6b21\u500b\u4e2a\u6841\u4f4d\u6587\u5b57\u5206\u79d2\u6642\u65f6"
     "\ub144\uc6d4\uc77c\ud68c\uc790\uac1c\ubd84"
 )
-_PHRASE_BLANKS = range(2, 8)
+_PHRASE_BLANKS = range(2, 8)  # blanks in a pass phrase of three to eight words
 _SHORTEST_NUMBER, _SHORTEST_MIXED, _SHORTEST_PLAIN = 4, 5, 8
 _FEWEST_DIGITS, _FEWEST_LETTERS, _MOST_ALIKE = 2, 3, 3
 _ON_A_LINE = 24  # characters of a key that nothing but its line gives away
 _DIGEST_LENGTHS = (40, 64)  # a commit or a SHA-256, unless the line is sure
 
-# A name that goes on like this is about a secret, not one: password_min_length, token_url, KEY_ID.
+# A name that continues like this is about a secret and does not hold one: password_min_length, token_url, KEY_ID.
 _ABOUT = lazy_pattern(
     r"min|max|len|timeout|ttl|reset|ur[il]|path|file|dir|name|field|input|policy|age|day|expir|rotat|type|format|prefix"
     r"|count|limit|id(?![a-z])|strength|regex|hint|label|env|var|ref|header|endpoint|manager|store|bucket|algo|version"
@@ -571,7 +576,7 @@ _DOOR = lazy_pattern(
     r"(?P<s>\d{3,8}(?:[- ]\d{2,4}){0,3})(?![\d%]|\.\d)"
 )
 _SSN = lazy_pattern(r"(?i:\bssn\b|social security)[^\n\d]{0,30}(?P<s>\d{3}-?\d{2}-?\d{4})(?!\d)")
-# What must stand in the lower case of a text for the pattern to match: with no case to ignore it is found much sooner.
+# The last of each must match in the lower-case text: a quick check, much faster than a pattern that ignores case.
 _NUMBERS = (
     ("pin", _PIN, lazy_pattern(r"\b(?:pin|puk|passcode)")),
     ("code", _DOOR, lazy_pattern(r"(?:code|combination|pin|otp|cv[vc])\w?\s{0,2}(?:(?:\w{2,3}|:|=)\s{0,2})?\d{3}")),
@@ -579,12 +584,12 @@ _NUMBERS = (
 )
 _SEED = lazy_pattern(r"seed|mnemonic|recovery|wallet|bip-?39|(?:backup|secret) (?:phrase|words)")
 _SEED_PHRASE = lazy_pattern(r"(?<![a-z])[a-z]{3,8}(?:(?:\s{1,2}|,\s?|\s?\d{1,2}[.)]\s?)[a-z]{3,8}){11,23}(?![a-z])")
-_SEED_WINDOW, _SEED_STARTS_WITHIN = 400, 60
+_SEED_WINDOW, _SEED_STARTS_WITHIN = 400, 60  # characters behind the keyword
 _NOT_IN_SEEDS = frozenset(_listed("the|and|for|with|from|are|was|were|not|but|our|has|have|had|its|will"))
 
 
 def _beside_words(text: str, lowered: str) -> Iterator[Found]:
-    """`lowered` is the text in lower case, character for character."""
+    """Secrets that a word gives away, behind it or on its line; `lowered` is as long as the text."""
     line_end = -1
     for start, end, what in sorted(_words(lowered)):
         if what != "service":
@@ -605,7 +610,7 @@ def _numbers_beside_words(text: str, lowered: str) -> Iterator[Found]:
 def _seed_phrases(text: str, lowered: str) -> Iterator[Found]:
     for keyword in _SEED.finditer(lowered):
         end = keyword.end()
-        # Where a colon or a bracket stands, the words come after it; otherwise the keyword's own sentence is let go.
+        # A phrase has 12 to 24 words without any that sentences use, so a sentence about seed phrases does not match.
         for words in _SEED_PHRASE.finditer(text, end, end + _SEED_WINDOW):
             if words.start() <= end + _SEED_STARTS_WITHIN and _NOT_IN_SEEDS.isdisjoint(words.group().split()):
                 yield "seed phrase", words.start(), words.end()
@@ -662,6 +667,7 @@ def _short_word(lowered: str, at: int, word: str) -> str:
 
 
 def _assigned(text: str, word_start: int, word_end: int, what: str) -> Iterator[Found]:
+    """The value that is assigned to a name with this word in it, if it looks like a secret of that kind."""
     name = _NAME_GOES_ON.match(text, word_end)
     name_end = word_end if name is None else name.end()
     match = _ASSIGNED.match(text, name_end)
@@ -721,7 +727,7 @@ def _is_key(value: str, *, is_weak: bool, is_assigned: bool, is_api_key: bool) -
 
 
 def _on_line(text: str, start: int, end: int) -> Iterator[Found]:
-    """Long random tokens on a line that speaks of keys, unless a word before them says what else they are."""
+    """Long random tokens on a line that mentions keys, unless a word before them says what else they are."""
     is_sure = _SURE_WORD.search(text, start, end) is not None
     for token in _TOKEN.finditer(text, start, end):
         value = token.group().rstrip(".")

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
 
 
 def word_set(text: str) -> frozenset[str]:
+    """The words of a list that is written as one string, as in a table."""
     return frozenset(text.split())
 
 
 def words(text: str) -> set[str]:
+    """The runs of letters and digits in a text, in lower case."""
     return set(re.findall(r"[^\W_]+", text.casefold()))
 
 
@@ -38,6 +40,7 @@ SMALL_WORDS = word_set("a an the to of in on at for with and or as by from is ar
 _SENTENCES = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[\u3002\uff01\uff1f\uff1b])")
 _CLAUSES = re.compile(r"[,;()]+(?!\d)|\s[-\u2013\u2014]+\s|[\u2013\u2014\u3001\uff0c\uff1b]")
 _FILLER = frozenset(TABLES["filler"])
+# Ends with a question mark or a tag ("right"), begins with a question word, or inverts subject and verb.
 _QUESTION = re.compile(
     "[?\uff1f\u061f]"
     r"\s*[\"')\]]*$|^\W*(?:is|are|am|was|were|do|does|did|can|could|should|would|will|shall|may|might|has|have|had|"
@@ -68,6 +71,7 @@ _ABOUT_A_TEXT = re.compile(
 _PASTED = re.compile(
     r"\b(?:this|these|the following|below|here is|here's|here are|it says|they wrote)\b", re.IGNORECASE
 )
+# What people say before a statement: "please remember that", "from now on,".
 _LEAD_IN = re.compile(
     r"^\W*(?:(?:please|ok|okay|hey|hi|hello|thanks|thank you|also|and|btw|by the way|fyi|for the record|note|remember|"
     r"save|keep in mind|don't forget|do not forget|make a note|write down|store|memori[sz]e|be aware|"
@@ -76,17 +80,20 @@ _LEAD_IN = re.compile(
     r"(?:\s+(?:that|this|to memory|in memory|of this|it|down))*[\s,:;.!-]*)+",
     re.IGNORECASE,
 )
+# What a model puts before the person's statement: "The user prefers to", "They said that".
 _FRAME = re.compile(
     r"^(?:the )?(?:user|person|they|he|she)(?: has)? (?:prefers|wants|likes|said|says|asked|told me|mentioned|noted|"
     r"states|stated|requires|expects)(?: that| me to| to| you to| the agent to| the assistant to)?\s+",
     re.IGNORECASE,
 )
+# The statement may be somebody else's.
 _REPORTED = re.compile(
     r"\b(?:say|says|said|claim\w*|told|tells|according|reads|wrote|writes|states|stated|think|thinks|thought|believe\w*|"
     r"suggest\w*|heard|rumou?r\w*)\b|:",
     re.IGNORECASE,
 )
 _LIMITING = frozenset(TABLES["limiting"])
+# Limits or denies the sentence before it.
 _TURNS_BACK = re.compile(
     r"^\W*(?:except|but|not|only|unless|however|although|though|no\b|nope|wait|actually|just kidding|don't|do not|"
     r"never mind|instead|or rather|well|unless|until)\b",
@@ -148,7 +155,7 @@ def asks_to_run(message: str, command: str) -> bool:
 
 
 def speaks_of(entry: str, said: Sequence[str]) -> bool:
-    """Whether the person, in their newest words, wants this entry gone or says most of it again."""
+    """Whether the person's newest message asks to remove this entry, or repeats most of it."""
     if not said:
         return False
     wanted = {_stem(word) for word in words(entry) if word not in SMALL_WORDS and len(word) > 2}  # noqa: PLR2004
@@ -201,15 +208,15 @@ def _clauses(sentence: _Sentence) -> list[tuple[str, ...]]:
 
 
 def _covers(told: tuple[str, ...], statement: _Sentence, *, whole: bool) -> bool:
-    """Whether `told` is the statement, or clauses of it that nothing before or behind them limits.
+    """Whether `told` is the statement, or clauses of it that nothing before or after them limits.
 
-    With `whole` only clauses that say who they are about.
+    With `whole`, only clauses that name their subject count.
     """
     tokens = statement.tokens
     of_person = bool(tokens) and tokens[0].startswith("§")
     for start in statement.starts:
         own = start == 0 or tokens[start].startswith("§")
-        # What stands before a clause may be its condition, unless it is a statement of the person as well.
+        # The words before a clause may be its condition, unless they are a statement of the person as well.
         if start and (not of_person or _REPORTED.search(statement.raw) or set(tokens[:start]) & _LIMITING):
             continue
         if whole and not own:
@@ -233,7 +240,7 @@ def _goes_on(statement: _Sentence) -> bool:
 def _equal(told: tuple[str, ...], clause: tuple[str, ...], verb: tuple[str, ...], *, alone: bool) -> bool:
     """The same words in the same order; a leading "I" may be left out.
 
-    A later clause may repeat the first verb, and must where it does not stand `alone`.
+    A later clause may repeat the first verb, and must unless it can stand `alone`.
     """
     wanted = _bare(clause)
     if "always" not in told:

@@ -1,6 +1,8 @@
 """Finds what no honest note contains: hidden text, and imitations of the markup around a text in a prompt.
 
 Also finds the patterns that the design documents list; a match is never rated below "ask", whatever surrounds it.
+
+Patterns of characters and lengths are limited, so that every search is linear in the text.
 """
 
 from __future__ import annotations
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
 
 # Hidden text.
 
+# Every character that any finder below looks for: nearly all texts have none and need no further search.
 _SUSPECTS = lazy_pattern(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc"
     "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-_TAGS = lazy_pattern("[\U000e0000-\U000e007f]+")
+_TAGS = lazy_pattern("[\U000e0000-\U000e007f]+")  # invisible copies of ASCII
+# The honest use of tag characters: the region of a flag such as Scotland's, closed by a cancel tag.
 _FLAG = lazy_pattern("^[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f$")
 _SELECTORS = lazy_pattern("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 _INVISIBLE = (
@@ -40,12 +44,12 @@ _JOINED = "A-Za-z0-9\u00c0-\u024f\u0370-\u052f\u4e00-\u9fff\u3040-\u30ff\uac00-\
 _INSIDE_WORD = lazy_pattern(
     f"(?<=[{_JOINED}])[\u00ad\u034f\u061c\u180e\u200b-\u200f\u2060-\u2064\ufeff\ufff9-\ufffc]+(?=[{_JOINED}])"
 )
-_FEWEST_BITS = 24
+_FEWEST_BITS = 24  # three letters of eight bits
 _BLACK_FLAG = "\U0001f3f4"
 _TAG_LETTERS = {0xE0000 + code: chr(code) if 0x20 <= code < 0x7F else None for code in range(0x80)}  # noqa: PLR2004 - ASCII
 _FIRST_SUPPLEMENT = "\U000e0100"
 _STRAY_SELECTORS = 1  # one may be a paste accident
-_AROUND = 24
+_AROUND = 24  # characters of the excerpt on each side
 
 
 @value
@@ -58,6 +62,7 @@ class Hidden:
 
 
 def hidden_texts(text: str) -> list[Hidden]:
+    """Finds text that a person cannot see, at most one `Hidden` for each way of hiding."""
     if text.isascii() or not _SUSPECTS.search(text):
         return []
     finders = (_tags, _selector_bytes, _invisible_runs, _invisible_bits, _overrides, _embeddings, _inside_words)
@@ -141,6 +146,7 @@ def _spelled(bits: str, width: int) -> str:
 
 
 def _selector_value(char: str) -> int:
+    """The byte that a variation selector encodes: there are 16 in one block of Unicode and 240 in another."""
     code = ord(char)
     return code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16  # noqa: PLR2004
 
@@ -162,13 +168,14 @@ _TALK = lazy_pattern(
 )
 _FAR = 400  # characters
 _MOST_MATCHES = 100  # of one expression: one inside `code` must not hide another
-_OURS = frozenset({"memory", "user profile", "[blocked", "═"})
+_OURS = frozenset({"memory", "user profile", "[blocked", "═"})  # literals of our own markup; see `_TALK`
 _compiled: dict[str, re.Pattern[str]] = {}
 _frames: list[tuple[str, str, str, str]] = []
 
 
 def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int]]:
-    """(level, start, end) in `folded` of what imitates the prompt's own frame."""
+    """Yields level, start and end in `folded` of each imitation of the prompt's own frame."""
+    # A line with nothing but § would end the entry, so the rest would appear as an entry of its own.
     if scope == "memory" and "§" in raw and raw.strip() != "§" and _DELIMITER_LINE.search(raw):
         yield REFUSE, 0, 0
     for literal, level, level_in_code, source in frames():
@@ -241,7 +248,7 @@ _FLOOR_COMMANDS: tuple[tuple[str, str, str], ...] = (
 
 
 def on_the_floor(folded: str) -> Iterator[tuple[str, int, int]]:
-    """(class, start, end) of what matches a pattern of the documents."""
+    """Yields class, start and end of each match of a pattern from the design documents."""
     for threat, literal, source in _FLOOR:
         if literal in folded:
             matches = islice(_expression(source).finditer(folded), _MOST_ON_THE_FLOOR)

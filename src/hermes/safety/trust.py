@@ -106,11 +106,12 @@ class Source:
         return f"{'…' if best else ''}{whole[best : best + _PASSAGE]}"
 
     def as_dict(self, texts: Sequence[str] = ()) -> dict[str, str]:
+        """The source as evidence for a person: where it comes from, and the passage most like `texts`."""
         return {"origin": self.origin, "name": self.name, "passage": self.passage(texts)}
 
 
 def _prose_in(text: str) -> str:
-    """The sentences in a tool's JSON, without its braces and keys; "" when it is none."""
+    """The sentences in a tool's JSON, without its braces and keys; "" if it is not JSON."""
     import json
 
     if not text.lstrip().startswith(("{", "[")):
@@ -141,11 +142,11 @@ def _texts(document: object) -> Iterator[str]:
 class TurnContext:
     """What a tool may know about the turn it is called in; the gate has no other source of information.
 
-    `sources` are the texts from outside that the model has in front of it, in this turn or from earlier; `said` is what
-    the person said, oldest first; `private` is memory and what else must not leave the machine. `ask` puts a question
-    to the person, where there is one. `approved` marks a call that a person has seen and agreed to. `record` keeps
-    decisions. `compact` puts messages of the session away. `rule` is a rule of the person that this call needs their
-    consent for.
+    `sources` are the texts from outside in the model's context, from this turn or earlier ones; `said` is what the
+    person said, oldest first; `private` is memory and everything else that must not leave the machine. `ask` puts a
+    question to the person, if one can be asked. `approved` marks a call that a person has seen and agreed to. `record`
+    keeps decisions. `compact` takes messages out of the session's context. `rule` is a rule of the person that makes
+    this call need their consent.
     """
 
     session: str = ""
@@ -163,7 +164,7 @@ class TurnContext:
 
 @value
 class Decision:
-    """`sources` are those that may have caused the call, the likeliest first; `reason` is for people."""
+    """The gate's answer. `sources` may have caused the call, the likeliest first; `reason` is for people."""
 
     sink: str
     verdict: str
@@ -173,6 +174,7 @@ class Decision:
 
     @property
     def allowed(self) -> bool:
+        """Whether the call may happen now, without asking a person."""
         return self.verdict == ALLOW
 
     @property
@@ -198,10 +200,10 @@ def decide(
     address: str = "",
     command: str = "",
 ) -> Decision:
-    """Decides whether a call may go on.
+    """Decides whether a call may happen, and records the decision.
 
-    `writes` is what would be kept, `removes` what would be lost for it, `sends` are arguments that leave the machine,
-    `address` is where a request goes, `command` what a shell would run.
+    `writes` are texts that would be kept, `removes` those that would be lost, `sends` are arguments that leave the
+    machine, `address` is where a request goes, `command` what a shell would run.
     """
     texts = (*writes, *removes, *_texts(sends), *filter(None, (address, command)))
     sources: tuple[Source, ...] = ()
@@ -240,16 +242,20 @@ def decide(
 
 
 def _known_command(command: str, said: Sequence[str]) -> str:
-    """Each of these says why outside text cannot be behind a call although the model has read some; "" if it may be."""
+    """Why outside text cannot be the cause of a command although the model has read some; "" if it may be.
+
+    The functions below answer the same question for other kinds of calls.
+    """
     if said and asks_to_run(said[-1], " ".join(command.split())):
         return "the person typed this command"
     return "it only looks" if only_looks(command) else ""
 
 
 def _known_address(address: str, turn: TurnContext, sources: Sequence[Source]) -> str:
-    """An address that the person or a page named; or one whose words are plain, and those of its query known.
+    """Allows an address that the person or a page named, or one whose words are plain and whose query is known.
 
-    On a site that only texts from outside name, all words of the address must be known.
+    An address can carry data away in any of its words, so they must read like words and must not be private. On a site
+    that only texts from outside name, all words of the address must be known.
     """
     said = turn.said()
     named = (source.text for source in sources if source.public or source.origin in _HANDED_IN)
@@ -270,6 +276,7 @@ def _known_address(address: str, turn: TurnContext, sources: Sequence[Source]) -
 
 
 def _nothing_private(sends: object, turn: TurnContext, sources: Sequence[Source]) -> str:
+    """Allows arguments whose words are all the person's or public already."""
     known = _public_words(turn, sources)
     names, values = _sent(sends)
     secret = {word for each in turn.private() for word in words(each)} - known
@@ -330,6 +337,7 @@ def _letters(text: str) -> str:
 
 
 def _names(text: str, address: str) -> bool:
+    """Whether the text contains this very address, and not just a longer one that begins with it."""
     wanted = address.partition("#")[0].rstrip("/")
     at = text.find(wanted)
     while at >= 0:
@@ -353,7 +361,7 @@ def _in_words(source: Source, texts: Sequence[str]) -> str:
 
 # --- what agents load and programs run --------------------------------------------------------------------------------
 
-# By name, besides everything hidden: what begins with a dot belongs to some program's settings.
+# Files that agents load, by name. Hidden files count too: a name with a leading dot holds some program's settings.
 _LOADED_FILES = frozenset(TABLES["loaded files"])
 _LOADED_NAMES = re.compile(
     r".*\.(?:pth|mdc|(?:agent|instructions|chatmode|prompt)\.md|code-workspace|(?:config|conf)\.[cm]?[jt]sx?|nix|bazel|"
@@ -380,7 +388,7 @@ def is_loaded(path: str, folder: str = "") -> bool:
 
 # --- shell commands ---------------------------------------------------------------------------------------------------
 
-# Programs whose output is what lies in the folder they run in. A name that is not here may bring in anything.
+# Programs that show only what is in their folder. Any other program may bring in text from anywhere.
 _LOCAL = frozenset(TABLES["local"])
 _PACKAGERS = frozenset(TABLES["packagers"])
 _NETWORK = frozenset(TABLES["network"])

@@ -38,7 +38,7 @@ _ADVICE = {
 
 @value
 class Finding:
-    """One reason for a verdict."""
+    """One reason for a verdict: the class of attack, where it is, and how it was disguised."""
 
     threat: str
     level: str
@@ -50,7 +50,7 @@ class Finding:
 
 @value
 class Verdict:
-    """The scanner's judgement of a text."""
+    """The scanner's judgement of a text: the level decides, the rest explains it to a person."""
 
     level: str
     findings: tuple[Finding, ...] = ()

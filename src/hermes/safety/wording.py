@@ -24,21 +24,21 @@ CLASSES = (
     "standing_order", "false_policy", "poisoned_advice", "prompt_leak", "forged_markup", "promptware", "hostile_action",
 )  # fmt: skip
 PLACES = 1 << 19  # of the table of weights: a feature's place is its hash
-CLASS_PLACES = 1 << 12
+CLASS_PLACES = 1 << 12  # of the table that tells one class from another
 WORD_BITS = 1 << 17  # of the Bloom filter with common English words
 HEADER = struct.Struct("<8s6f")
 MAGIC = b"hermes1\n"
 FILE = os.path.join(os.path.dirname(__file__), "data", "weights.bin")
 
 LONGEST_RUN = 60  # words that are scored together
-MOST_SENTENCES = 8
+MOST_SENTENCES = 8  # that are scored together
 WINDOWS = (12, 24)  # words of a long sentence
-STEP = 6
-SMOOTHING = 3
-_LONGEST_WORD = 24
-_MOST_KEPT = 20_000
-_START = b"^"
-_IDEOGRAPH = 3  # bytes
+STEP = 6  # words between the beginnings of two windows
+SMOOTHING = 3  # words added to a length, so that very short texts do not get extreme scores
+_LONGEST_WORD = 24  # letters whose n-grams count
+_MOST_KEPT = 20_000  # words in each cache
+_START = b"^"  # stands for the words before the first one of a sentence
+_IDEOGRAPH = 3  # bytes of one in UTF-8, at least
 
 _SENTENCE_END = lazy_pattern("[.!?]+[\"')\\]]*(?=\\s)|[\n\r;\u3002\uff01\uff1f\uff1b\u0964\u061f\u06d4]+")
 # That there is an address says much; which address says little.
@@ -159,12 +159,13 @@ def install(data: bytes) -> None:
 
 
 def word_bits(word: str) -> tuple[int, int, int]:
-    """The bits of the Bloom filter that stand for a word."""
+    """The three bits of the Bloom filter for a word."""
     mixed = zlib.crc32(word.encode("utf-8", "surrogatepass"))
     return mixed % WORD_BITS, (mixed >> 15) % WORD_BITS, (mixed * 2654435761 >> 13) % WORD_BITS
 
 
 def weights() -> Weights:
+    """The weights of the package, read at the first scan; ScannerUnavailable if that fails."""
     if not _loaded:
         try:
             with open(FILE, "rb") as file:
@@ -220,6 +221,7 @@ def sentence_places(words: Sequence[str]) -> list[list[int]]:
 
 
 def class_places(words: Sequence[str]) -> Iterator[int]:
+    """The places of each word and each pair of words in the table of classes."""
     before = _START
     for word in words:
         raw = word.encode("utf-8", "surrogatepass")
@@ -240,6 +242,7 @@ def sentences(folded: str) -> Iterator[tuple[int, int, list[str]]]:
 
 
 def words_of(sentence: str) -> list[str]:
+    """The words of a sentence as features: any address becomes one word, and so does any number."""
     if "://" in sentence or "www." in sentence:
         sentence = _ADDRESS.sub(" urlx ", sentence)
     if "@" in sentence:
@@ -257,7 +260,7 @@ def words_of(sentence: str) -> list[str]:
 
 
 def runs(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Which neighbouring sentences, given how many words each has, are scored together: from one to behind another."""
+    """Ranges of neighbouring sentences that are scored together, given how many words each sentence has."""
     for first in range(len(sizes)):
         total = 0
         for last in range(first, min(len(sizes), first + MOST_SENTENCES)):
@@ -275,7 +278,7 @@ def windows(size: int) -> Iterator[tuple[int, int]]:
 
 
 class _Scales(dict[int, float]):
-    """The factor for a sum over this many words."""
+    """The factor for a sum over this many words: by the square root, so that long runs do not win by length alone."""
 
     def __missing__(self, size: int) -> float:
         self[size] = 1 / sqrt(size + SMOOTHING)
@@ -312,6 +315,6 @@ def heaviest(folded: str) -> Passage:
 
 
 def share_known(words: Iterable[str]) -> float:
-    """How many of these words are common English ones."""
+    """The share of these words that are common English ones, from 0 to 1."""
     every = list(words)
     return sum(map(weights().knows, every)) / len(every) if every else 0.0
