@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from hermes.base.events import ModelEvent
     from hermes.llm.client import Endpoint, Message, Options, Retries
 
+# Cache points mark how far Anthropic keeps a prefix. A point on each of the newest messages finds what the request
+# before has kept, because its newest message is still among them.
 ROLLING = 3  # Anthropic allows four points per request; one is the system prompt's
 
 
@@ -45,6 +47,7 @@ def cache_points(messages: Sequence[Message], *, ttl: str = "5m", native: bool =
 
 
 def marker_for(ttl: str) -> dict[str, str]:
+    """The cache point for how long a prefix is kept; five minutes is the default and goes unnamed."""
     match ttl:
         case "5m":
             return {"type": "ephemeral"}
@@ -103,6 +106,7 @@ def blocks_of(message: Message, model: str) -> list[dict[str, Any]]:
 
 
 def tool_of(tool: Message) -> dict[str, Any]:
+    """A tool of OpenAI's format in Anthropic's."""
     function = tool["function"]
     converted = {"name": function["name"], "input_schema": function.get("parameters") or {"type": "object"}}
     if function.get("description"):
@@ -123,7 +127,7 @@ def _part(part: Any) -> dict[str, Any] | None:
     if isinstance(part, str):
         part = {"type": "text", "text": part}
     kind = part.get("type")
-    if kind == "refusal":  # as OpenAI's models say no
+    if kind == "refusal":  # how OpenAI's models decline
         part, kind = {**part, "text": part.get("refusal")}, "text"
     marker = {"cache_control": part["cache_control"]} if "cache_control" in part else {}
     if kind in _NATIVE:
@@ -163,7 +167,7 @@ def _tool_result(message: Message) -> dict[str, Any]:
 
 
 def _with_thinking(blocks: list[dict[str, Any]], details: Sequence[Message], model: str) -> list[dict[str, Any]]:
-    """Thinking goes back unchanged and to where it stood; what another model thought, the API would refuse."""
+    """Inserts thinking unchanged at its old position; the API refuses that of another model, so it is left out."""
     for detail in details:
         signed = detail.get("signature") or detail.get("data")
         if detail.get("type") in _THINKING and signed and detail.get("model") == model:
@@ -180,7 +184,7 @@ def _mark_last(blocks: list[dict[str, Any]], marker: Mapping[str, str]) -> None:
 
 
 def _id(text: str) -> str:
-    """Ids of other providers may hold characters that Anthropic refuses."""
+    """An id without the characters that Anthropic refuses; ids of other providers may have them."""
     return _ID.sub("_", text) or "call"
 
 
@@ -207,8 +211,8 @@ class Anthropic(HttpModel):
 
     def __init__(self, endpoint: Endpoint, retries: Retries | None = None) -> None:
         super().__init__(endpoint, retries)
-        self._bare: dict[int, tuple[Message, Message]] = {}  # messages that hold a memory update, and without it
-        self._previous: str | None = None  # the answer before, whose request the next one is compared with
+        self._bare: dict[int, tuple[Message, Message]] = {}  # messages with a memory update, and copies without it
+        self._previous: str | None = None  # id of the last answer; Anthropic compares the next request with its request
 
     def body(
         self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS
@@ -226,7 +230,7 @@ class Anthropic(HttpModel):
             if not blocks:
                 continue
             role = "assistant" if message["role"] == "assistant" else "user"
-            # Results of parallel calls must stand in one message; so must everything else one side says in a row.
+            # Results of parallel calls must be in one message; so must everything else one side says in a row.
             if role == before:
                 joined.append(b",")
             else:
@@ -236,7 +240,7 @@ class Anthropic(HttpModel):
             before, ended = role, b"]}"
             if note := notes.get(place):
                 follows = messages[place + 1]["role"] if place + 1 < len(messages) else "assistant"
-                if follows == "assistant":  # the API takes it nowhere else
+                if follows == "assistant":  # the API accepts a system message nowhere else
                     joined.append(b']},{"role":"system","content":[' + note + b"]}")
                     before, ended = "system", b""
                 else:
@@ -256,7 +260,7 @@ class Anthropic(HttpModel):
         bare, notes = list(messages), {}
         for place, text in announcements.items():
             whole = messages[place]
-            if id(whole) not in self._bare:  # the same object each time, because its bytes are kept beside it
+            if id(whole) not in self._bare:  # the same object each time, because `WireLog` keeps bytes by object
                 self._bare[id(whole)] = (whole, _without(whole, f"\n\n{text}"))
             if (kept := self._bare[id(whole)][1]) is not whole:
                 bare[place], notes[place] = kept, encode({"type": "text", "text": text})
@@ -267,7 +271,7 @@ class Anthropic(HttpModel):
         version = SAMPLING_VERSION if _SAMPLING & wishes.keys() else VERSION
         headers = {"anthropic-version": version} | ({"authorization": f"Bearer {key}"} if key else {})
         if key and self.endpoint.provider != "anthropic":
-            headers["x-api-key"] = key  # what other servers of this wire look for
+            headers["x-api-key"] = key  # other servers of this wire expect the key here
         return headers | self.endpoint.headers
 
     def read(self, chunks: Iterable[dict[str, Any]]) -> Iterator[ModelEvent]:
@@ -347,7 +351,7 @@ class Anthropic(HttpModel):
 
     def _stop_block(self, answer: Answer, index: int, block: Mapping[str, Any]) -> None:
         if block.get("type") in ("thinking", "redacted_thinking"):
-            # It must go back to where it stood, and only to the model that thought it.
+            # It must go back to the same position, and only to the model that wrote it.
             answer.add_detail({**block, "index": index, "model": self.name})
         answer.end_text()
 
@@ -360,7 +364,7 @@ class Anthropic(HttpModel):
 
 
 def _without(message: Message, text: str) -> Message:
-    """A copy of the message without that part of its text; the message itself when it has none."""
+    """A copy of the message without that part of its text; the message itself if the text is not in it."""
     content = message.get("content")
     if isinstance(content, str):
         start, found, end = content.rpartition(text)

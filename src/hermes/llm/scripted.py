@@ -35,14 +35,14 @@ _PIECE = 12  # characters of one delta
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """One answer. A call is a name with its arguments, as an object or as the text a model would write."""
+    """One answer of a script. A call is a name with its arguments, as an object or as the text a model would write."""
 
     text: str = ""
     reasoning: str = ""
     calls: Sequence[tuple[str, dict[str, Any] | str]] = ()
     usage: Usage | None = None  # otherwise estimated from the texts
     reason: str = "stop"
-    pause: float = 0  # seconds between two pieces, for those who want to stop it in the middle
+    pause: float = 0  # seconds between two pieces, so that a test can stop the answer in the middle
     fails: ModelError | None = None  # raised after everything was streamed, as when a connection breaks
 
 
@@ -56,6 +56,7 @@ class Scripted(OwnModel):
     requests: list[Request] = field(default_factory=list)
 
     def answer(self, request: Request) -> Iterator[ModelEvent]:
+        """Takes the next step and streams it in small pieces, as a model over the network does."""
         if request.cancelled():
             raise Interrupted("stopped before the model was asked")
         number = len(self.requests)
@@ -71,7 +72,7 @@ class Scripted(OwnModel):
             time.sleep(reply.pause)
 
     def step(self, number: int, messages: Sequence[Message]) -> Step:
-        """What call number `number`, counted from 0, is answered with."""
+        """The step that answers call number `number`, counted from 0; ModelRefused once the script has ended."""
         if number >= len(self.steps):
             raise ModelRefused(f"the script has {len(self.steps)} steps and this is call {number + 1}: add a step")
         step = self.steps[number]
@@ -114,7 +115,7 @@ _FIELDS = {"text", "reasoning", "calls", "error", "pause", "when"}
 
 
 class ScriptFile(Scripted):
-    """Takes a step with `when` that fits, else the next one of the others."""
+    """A scripted model whose steps come from a JSON file; one whose `when` fits goes before the next in order."""
 
     def __init__(self, path: str, *, context_length: int | None = None) -> None:
         super().__init__([], name=f"scripted ({os.path.basename(path)})")
@@ -125,6 +126,7 @@ class ScriptFile(Scripted):
         self._row = iter([_step(step) for step in read if "when" not in step])
 
     def step(self, number: int, messages: Sequence[Message]) -> Step:
+        """The first step whose `when` is in the newest message, else the next one without `when`."""
         newest = words_of(messages[-1].get("content")) if messages else ""
         for text, step in self._rules:
             if text in newest:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CANCELLED = "cancelled"  # the request extension that holds a function: should this request be given up?
 
-_LOOK_EVERY = 0.1  # seconds between two looks at it
+_LOOK_EVERY = 0.1  # seconds between two calls of it
 # A server answers hundreds of people at once; each turn holds a connection for as long as the model takes.
 _LIMITS = httpx.Limits(max_connections=1024, max_keepalive_connections=128, keepalive_expiry=60)
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
@@ -39,14 +39,14 @@ def _client(_process: int) -> httpx.Client:
 
 
 def _proxies(tls: ssl.SSLContext, direct: httpx.BaseTransport) -> dict[str, httpx.BaseTransport]:
-    """The proxies of the environment; httpx leaves them aside once it is given a transport."""
+    """The proxies of the environment; httpx ignores them once it is given a transport of ours."""
     found = getproxies()
     unproxied = [host.strip() for host in found.get("no", "").split(",") if host.strip()]
     if "*" in unproxied or not found.keys() & {"all", "http", "https"}:
         return {}
     mounts: dict[str, httpx.BaseTransport] = {f"all://{host}": direct for host in _LOOPBACK}
     for host in unproxied:
-        # A name stands for everything below it, too; an address only for itself.
+        # A name covers its subdomains too; an address covers only itself.
         mounts[f"all://{host}" if host[0] in "[0123456789" else f"all://*{host.lstrip('*.')}"] = direct
     for scheme in ("all", "http", "https"):
         if scheme in found:
@@ -62,7 +62,10 @@ def _through(proxy: str, tls: ssl.SSLContext) -> httpx.BaseTransport:
 
 
 class _InterruptibleTransport(httpx.HTTPTransport):
-    """Looks at the request's `cancelled` function while it waits for bytes, also before the first one."""
+    """Calls the request's `cancelled` function while it waits for bytes, also before the first one.
+
+    A local model may read a long prompt for minutes before it sends anything.
+    """
 
     def __init__(self, tls: ssl.SSLContext, proxy: str | None = None) -> None:
         super().__init__(verify=tls, proxy=proxy, limits=_LIMITS)
@@ -93,7 +96,7 @@ class _Backend(httpcore.SyncBackend):
 
 
 class _Stream(httpcore.NetworkStream):
-    """A connection that serves one request at a time and remembers whose it is."""
+    """A connection that serves one request at a time and remembers the `cancelled` of that request."""
 
     def __init__(self, inner: httpcore.NetworkStream, current: threading.local) -> None:
         self._inner = inner
