@@ -1,7 +1,7 @@
-"""The system prompt: ten layers in a fixed order, and the context files in it, made fit and safe to show to a model.
+"""Assembles the system prompt: ten layers in a fixed order, with context files that are cut and scanned first.
 
-The result is stored with the session and sent unchanged on every turn, so nothing in it may depend on anything but the
-inputs: no clock, no environment, no settings are read here.
+The result is stored with the session and sent unchanged on every turn, so it depends on the inputs alone: no clock, no
+environment and no settings are read here.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LARGEST_CACHE = 1 << 23
 class ContextFile:
     """One file as the prompt shows it; `state` is "whole", "cut", "blocked" or "unusable".
 
-    `left_out` are the classes of attack that it, or a part of it, was left out for.
+    `left_out` lists the classes of attack for which the file, or a part of it, was left out.
     """
 
     name: str
@@ -59,14 +59,14 @@ class ContextFile:
     left_out: tuple[str, ...] = ()
 
     def notice(self, written: str) -> str:
-        """What the person should know, in a line: the model's own note need not reach them; "" when all is shown.
+        """One line for the person about what was left out, because the model's note may not reach them; else "".
 
-        `written` is what they would write in a command that is about this file.
+        `written` is the path that they would type in a command about this file.
         """
         if not self.left_out:
             return ""
         what = self.name if self.state == "blocked" else f"a part of {self.name}"
-        # A name that a shell would read in its own way is not put into a command to copy.
+        # A name with characters that a shell interprets is not put into a command that people copy.
         file = written if re.fullmatch(r"[\w./-]+", written) else "FILE"
         return (
             f"{what} was not shown to the model, because it looks like an attempt to take control of the agent"
@@ -77,9 +77,10 @@ class ContextFile:
 def load_context_files(
     cwd: str, scan: Scan, *, limit: int = LIMIT, is_trusted: Callable[[str], bool] = lambda _path: True
 ) -> tuple[ContextFile, ...]:
-    """The files of the first type that has something to say, in the order in which the prompt shows them.
+    """Loads the files of the first kind that is not empty, in the order in which the prompt shows them.
 
-    Of a file that the person does not trust, passages that somebody should look at first are left out.
+    Kinds are Hermes' own file (also in folders above, up to the root of the project), AGENTS.md, CLAUDE.md and Cursor's
+    rules. If the person does not trust a file, passages that somebody should look at first are left out.
     """
 
     def load(path: str) -> ContextFile | None:
@@ -110,7 +111,10 @@ def load_file(
     limit: int = LIMIT,
     trusted: bool = True,
 ) -> ContextFile | None:
-    """One file made fit for the prompt; None when it does not exist or is empty."""
+    """Reads one file, scans it and cuts it to the limit; None if it does not exist or is empty.
+
+    A file that cannot be used still gets a line in the prompt, so that the model does not assume there is none.
+    """
     if not os.path.lexists(path):
         return None
     shown = _shown_name(os.path.relpath(path, shown_from), scan)
@@ -179,7 +183,7 @@ def _cursor_paths(cwd: str) -> list[str]:
 
 
 def _shown_name(name: str, scan: Scan) -> str:
-    # The name of a rules file is somebody else's text too.
+    # The name of a rules file may be an attack too, because other people choose it.
     clean = "".join(character if character.isprintable() else "?" for character in name)
     if len(clean) > LONGEST_NAME or scan(clean).level != "clean":
         return f"a file ending in {os.path.splitext(clean)[1][:8]!r} whose name is withheld"
@@ -203,24 +207,24 @@ def _caution(verdict: Verdict) -> str:
 
 HINT_LIMIT = 8_000  # characters of one file
 MOST_FILES = 3  # appended to one result; the rest come with the next one
-MOST_ANCESTORS = 5
+MOST_ANCESTORS = 5  # folders above the one that a tool touches
 FILES = ("AGENTS.md", "agents.md", "CLAUDE.md", "claude.md", ".cursorrules")
 PATH_ARGUMENTS = ("path", "file_path", "workdir", "directory", "cwd")
 COMMAND_ARGUMENTS = ("command", "cmd")
 
 
 class SubdirectoryHints:
-    """Notes for agents in the directories a tool touches: they go to the tool's result, not into the prompt.
+    """Shows notes for agents from the directories that a tool touches: in the tool's result, not in the prompt.
 
-    The prompt holds the notes of the working directory and never changes. A large project keeps more of them further
-    down: the first time a tool works in such a directory, its notes are appended to what the tool returned. One per
-    session, because it remembers which directories were shown.
+    The prompt contains the notes of the working directory and never changes. A large project has more of them in its
+    subdirectories: the first time a tool works in one, its notes are appended to the tool's result. Each session has
+    its own object, which remembers the directories that were shown.
     """
 
     def __init__(
         self, cwd: str, scan: Scan, *, limit: int = HINT_LIMIT, tell: Callable[[str], None] | None = None
     ) -> None:
-        """`tell` is called with what the person should know of notes that are not shown."""
+        """`tell` receives a line for the person about notes that are not shown."""
         self._cwd = os.path.realpath(cwd)
         self._tell = tell
         self._scan = scan
@@ -232,6 +236,7 @@ class SubdirectoryHints:
         return self.for_paths(paths_in(arguments))
 
     def for_paths(self, paths: Iterable[str]) -> str:
+        """What to append to the result of a tool that touches these paths; each directory is shown once."""
         found: list[ContextFile] = []
         for directory in self._new_directories(paths):
             if len(found) == MOST_FILES:
@@ -282,16 +287,16 @@ def paths_in(arguments: Mapping[str, object]) -> Iterator[str]:
 def _words(command: str) -> list[str]:
     try:
         return shlex.split(command[:10_000])
-    except ValueError:  # an unbalanced quote; the shell will complain about it, not we
+    except ValueError:  # an unbalanced quote, about which the shell itself will complain
         return [word.strip("'\"") for word in command[:10_000].split()]
 
 
 class ScanCache:
-    """The scanner for what enters a prompt from files, and which texts of a home it found clean before.
+    """The scanner for files that enter a prompt; it remembers which texts of a home it found clean.
 
-    Nearly all of what a prompt costs is judging skills, context files and identity again. Only clean verdicts are kept,
-    as digests: a text that changes by one byte is judged again, and everything is when a file of the scanner changes or
-    the list cannot be read.
+    Scanning skills, context files and identity again would be nearly all of the cost of a prompt. Only clean verdicts
+    are kept, as digests: a text that changes by one byte is scanned again, and so is everything when a file of the
+    scanner changes or the list cannot be read.
     """
 
     def __init__(self, folder: str) -> None:
@@ -300,6 +305,7 @@ class ScanCache:
         self._new = False
 
     def scan(self, text: str) -> Verdict:
+        """The verdict on a text for a prompt; "nothing found" at once if it was clean before."""
         known = self._known()
         mark = _digest(text.encode("utf-8", "surrogatepass"))
         if mark in known:
@@ -313,12 +319,12 @@ class ScanCache:
         return verdict
 
     def save(self) -> None:
-        """Keeps what is new for the next session; without it, that session judges again."""
+        """Stores new clean texts for the next session; without it, that session scans them again."""
         if self._new and self._clean is not None:
             self._new = False
             data = b"".join(list(self._clean)[-_MOST_CLEAN:])
             with contextlib.suppress(StorageError), Folder.create(self._folder) as folder:
-                folder.replace(CLEAN_TEXTS, _scanner() + data)  # a home that cannot be written to costs time only
+                folder.replace(CLEAN_TEXTS, _scanner() + data)  # if that fails, the next prompt only takes longer
 
     def _known(self) -> dict[bytes, None]:
         """The marks of texts that this scanner found clean before."""
@@ -328,7 +334,7 @@ class ScanCache:
         return self._clean
 
     def _kept(self) -> bytes:
-        """What `save` wrote; empty when another scanner judged it, or when it cannot be read."""
+        """What `save` wrote; empty if another version of the scanner judged it, or if it cannot be read."""
         try:
             data = read_private(os.path.join(self._folder, CLEAN_TEXTS), at_most=_LARGEST_CACHE) or b""
         except StorageError:
@@ -338,7 +344,7 @@ class ScanCache:
 
 @cache
 def _scanner() -> bytes:
-    """Changes with every file the scanner is made of."""
+    """A digest that changes with every file of the scanner, judged by size and time."""
     from hermes import safety
 
     here = os.path.dirname(safety.__file__ or "")
@@ -376,7 +382,7 @@ PLATFORMS = frozenset({"cli", "telegram", "discord", "slack", "whatsapp", "signa
 
 @value
 class PromptInputs:
-    """Everything a prompt is made of. The rendered blocks come from their stores; "" leaves a layer out."""
+    """Everything that a prompt is made of. Blocks come rendered from their stores; "" leaves a layer out."""
 
     scan: Scan
     started: date
@@ -389,7 +395,7 @@ class PromptInputs:
     memory_block: str = ""
     user_block: str = ""
     project_block: str = ""
-    shared_file: str = ""  # what the operator lets everybody know
+    shared_file: str = ""  # path of the operator's notes for everybody
     skills_index: str = ""
     cwd: str | None = None
     context_limit: int = LIMIT
@@ -399,10 +405,10 @@ class PromptInputs:
     more_on_platform: str = ""  # follows it
     skip_context_files: bool = False
     skip_memory: bool = False
-    is_trusted: Callable[[str], bool] = lambda _path: False  # whether the person trusts what lies there
+    is_trusted: Callable[[str], bool] = lambda _path: False  # whether the person trusts the folder of this path
     vouched: bool = False  # whether the host vouches for the system message
     outside_skills: tuple[str, ...] = ()  # of the index, those that others wrote
-    imported: tuple[str, ...] = ()  # entries of memory that nobody has looked at
+    imported: tuple[str, ...] = ()  # imported entries of memory that nobody has looked at
 
 
 @value
@@ -414,10 +420,12 @@ class Section:
 
     @property
     def characters(self) -> int:
+        """Length of the text, for reports of what a prompt consists of."""
         return len(self.text)
 
     @property
     def tokens(self) -> int:
+        """Estimated tokens: the real number depends on the model."""
         return estimate(self.text)
 
 
@@ -426,23 +434,26 @@ class Prompt:
     """The system prompt with its sections and notices."""
 
     sections: tuple[Section, ...]
-    notices: tuple[str, ...] = ()  # what the person should know of the files in it
-    outside: tuple[Source, ...] = ()  # what in it comes from outside
+    notices: tuple[str, ...] = ()  # lines for the person about files that were left out
+    outside: tuple[Source, ...] = ()  # its texts that come from outside, for the trust gate
 
     @property
     def text(self) -> str:
+        """The prompt as it is sent."""
         return "\n\n".join(section.text for section in self.sections)
 
     def sizes(self) -> list[dict[str, Any]]:
-        """What each section costs, in order; never its text."""
+        """The size of each section, in order, for records that must not contain its text."""
         return [{"name": each.name, "characters": each.characters, "tokens": each.tokens} for each in self.sections]
 
     def followed_by(self, name: str, text: str) -> Prompt:
+        """A copy of the prompt with one more section at its end, so that what comes before stays cached."""
         sections = (*self.sections, Section(name=name, text=text))
         return Prompt(sections=sections, notices=self.notices, outside=self.outside)
 
 
 def assemble(inputs: PromptInputs) -> Prompt:
+    """Builds the prompt from its layers in their fixed order, without empty ones."""
     files, soul, shared = _context_files(inputs), _soul(inputs), _shared(inputs)
     layers = (
         ("identity", _identity(inputs, soul)),
@@ -473,11 +484,12 @@ def _outside(inputs: PromptInputs, files: tuple[ContextFile, ...]) -> Iterator[S
     if inputs.imported and not inputs.skip_memory:
         yield Source(origin="import", name="imported memory", text="\n".join(inputs.imported))
     for file in files:
-        if not inputs.is_trusted(file.path):  # also one that was left out: its folder is not the person's
+        if not inputs.is_trusted(file.path):  # also one that was left out, whose name and note are in the prompt
             yield Source(origin="file", name=file.path, text=file.text)
 
 
 def needs_tool_use_guidance(model: str) -> bool:
+    """Whether a model is of a family that tends to describe a tool call instead of making it."""
     return _is_of(model, NEEDS_TOOL_USE)
 
 
@@ -494,7 +506,7 @@ def _soul(inputs: PromptInputs) -> ContextFile | None:
     if inputs.identity.strip() or inputs.home is None or inputs.skip_context_files:
         return None
     path = os.path.join(inputs.home, IDENTITY_FILE)
-    # People keep it in a repository of their own and link to it; a link to anything but Markdown is a trap.
+    # People keep it in a repository of their own and link to it. A link to anything but Markdown may be a trap.
     inside = None if os.path.realpath(path).endswith(".md") else inputs.home
     return load_file(path, inputs.scan, shown_from=inputs.home, inside=inside, limit=inputs.context_limit)
 
@@ -561,6 +573,6 @@ def _platform_hint(inputs: PromptInputs) -> str:
 
 @cache
 def _prose(name: str) -> str:
-    # Beside this file rather than through importlib.resources, whose import takes longer than building the prompt.
+    # Opened by path, because importing importlib.resources takes longer than building the prompt.
     with open(os.path.join(TEXTS, name), encoding="utf-8") as file:
         return file.read().strip()
