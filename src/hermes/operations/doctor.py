@@ -1,6 +1,6 @@
-"""`hermes doctor`: exercises the real thing and says what to do. Each check is one question with one answer.
+"""`hermes doctor`: tries each part of Hermes for real and says what to do. Each check answers one question.
 
-Nothing is changed without `fix`, and with it only what cannot lose anything.
+Nothing is changed without `fix`, and with it only what cannot lose data.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
 
     from hermes.settings.home import Home
 
-_SECONDS = 10
-_RECEIPTS_OF = 20  # conversations
+_SECONDS = 10  # for a model's server to answer
+_RECEIPTS_OF = 20  # newest conversations whose receipts are verified
 _REFUSES_THE_KEY = (401, 403)
 _SERVER_ERROR = 500
 _ENOUGH, _LITTLE = 200_000_000, 20_000_000  # bytes free
 _LONG_LOG = 64_000_000  # bytes of a write-ahead log that a checkpoint should have emptied
-_SHOWN = 3
+_SHOWN = 3  # examples in a finding
 _HOME, _SETTINGS = "home", "settings"
 _SCRATCH = ".doctor-"  # and a process id: where `_scratch_database` works
 
@@ -66,7 +66,10 @@ class Options:
 
 
 class _Examined:
-    """What every check is given: the home, its settings, what is wrong with them, and what the person asked for."""
+    """The input of every check: the home, its settings, their problems, and what the person asked for.
+
+    `skipped` names what is missing or broken, so that checks that need it are left out.
+    """
 
     def __init__(self, home: Home, options: Options) -> None:
         self.home = home
@@ -90,7 +93,7 @@ class _Examined:
 
 
 def examine(home: Home, options: Options) -> Iterator[Check]:
-    """Every check in turn; one that fails never keeps the others from being made."""
+    """Yields the results of every check in turn; one that fails does not keep the others from running."""
     given = _Examined(home, options)
     if _HOME in given.skipped:
         yield Check("home", OK, f"{home.path} does not exist yet; the first write creates it")
@@ -115,7 +118,7 @@ def _free_space(given: _Examined) -> Iterator[Check]:
 
 
 def _privacy(given: _Examined) -> Iterator[Check]:
-    """Everything in a home is for its owner alone."""
+    """Whether other users of the machine can read anything in the home."""
     home = given.home.path
     open_ones = readable_by_others(home)
     if not open_ones:
@@ -274,7 +277,7 @@ def _database(path: str, options: Options) -> Iterator[Check]:
 
 
 def _receipts_and_background(home: Home) -> Iterator[Check]:
-    """Whether receipts of the newest conversations hold, and whether work in the background is of use."""
+    """Whether receipts of the newest conversations are valid, and whether work in the background is of use."""
     past = open_past(home)
     if past is None:
         return
@@ -325,7 +328,7 @@ def _model(given: _Examined) -> Iterator[Check]:
 def _reached(model: HttpModel, *, is_set: bool) -> Check:
     """Asks for the list of models, which costs nothing and is refused to a wrong key.
 
-    `is_set` says that the settings name the window: a smaller one than the model has is meant then.
+    `is_set` says that the settings name the window: then a smaller one than the model's is intended.
     """
     endpoint = model.endpoint
     address = endpoint.base_url.rstrip("/") + ("/v1/models" if endpoint.wire == "anthropic" else "/models")
@@ -349,7 +352,7 @@ def _reached(model: HttpModel, *, is_set: bool) -> Check:
 
 
 def _window(answer: httpx.Response, name: str) -> int | None:
-    """Tokens that the model takes, where its server's list says so."""
+    """Tokens of the model's window, if its server's list says so."""
     try:
         listed = answer.json().get("data") or ()
     except (ValueError, AttributeError):
@@ -389,12 +392,12 @@ def _engine(given: _Examined) -> Iterator[Check]:
 
 
 def _disabled(given: _Examined) -> Iterator[Check]:
-    """What an import or a restore brought and the person has not agreed to."""
+    """Settings and plug-ins that an import or a restore brought and the person has not agreed to."""
     if found := disabled_in(given.home.path):
         yield Check("disabled", WARNING, f"disabled: {'; '.join(found)}", "`hermes config enable` lists and enables it")
 
 
-# Each check with its name and what it needs.
+# Each check in the order of the report, with its name and what it needs.
 _CHECKS: tuple[tuple[str, Callable[[_Examined], Iterator[Check]], str], ...] = (
     ("free space", _free_space, _HOME),
     ("privacy", _privacy, _HOME),

@@ -1,4 +1,4 @@
-"""Forgets a person: everything they left, with its lineage, and then checks that nothing of theirs remains."""
+"""Forgets a person: removes all their data, and then checks that none of their words remain in any other file."""
 
 from __future__ import annotations
 
@@ -29,14 +29,17 @@ if TYPE_CHECKING:
     from hermes.settings.people import People
 
 _SHORTEST, _LONGEST = 18, 60  # characters of a phrase that is looked for
-_MOST_PHRASES = 200
+_MOST_PHRASES = 200  # each is looked for in every file, so their number decides how long the search takes
 _PIECE = 8 << 20
 _ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.xz")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """What is removed, what external providers did, and which files still contain words of the person."""
+    """What is removed, what external providers did, and which files still contain words of the person.
+
+    Before it is `done`, the same as a preview.
+    """
 
     name: str
     done: bool
@@ -64,6 +67,8 @@ def forget(people: People, name: str) -> Forgotten:
     """Removes the person and all their data, then searches every remaining file for their words."""
     plan, phrases = _look(people, name)
     home = people.home_of(name)
+    # Providers first: their settings and keys are in the home. `remove` renames the folder, so that after a kill
+    # `finish_removals` finds what is left.
     providers = list(_erase_outside(home))
     forget_conversations(**conversations_of(home))
     _remove_tree(people.remove(name))
@@ -111,7 +116,7 @@ def _look(people: People, name: str) -> tuple[Forgotten, list[bytes]]:
 
 
 def _erase_outside(home: Home) -> Iterator[str]:
-    """Asks each provider in use to delete what it keeps elsewhere; one that fails is named, and the rest goes on."""
+    """Asks each provider in use to delete what it keeps elsewhere; yields a line for each, also if it fails."""
     from hermes.providers.discovery import in_passing, open_provider
 
     settings = load_settings(home)
@@ -130,7 +135,7 @@ def _erase_outside(home: Home) -> Iterator[str]:
 
 
 def _entries(home: Home, problems: list[str]) -> Iterator[str]:
-    """Every entry there is or ever was, so that old versions are looked for as well."""
+    """Yields every entry there is or ever was, so that old versions are looked for as well."""
     try:
         for project in ("", *_projects(home)):
             store = MemoryStore.open(home, project=project)
@@ -170,7 +175,7 @@ def _conversations(home: Home, problems: list[str]) -> tuple[int, int, list[str]
 
 
 def _phrases(texts: list[str]) -> list[bytes]:
-    """Pieces long enough to be unmistakable, spread evenly over everything the person left."""
+    """Lines long enough to be nobody else's by chance, picked evenly from everything the person wrote."""
     lines = dict.fromkeys(line.strip()[:_LONGEST] for text in texts for line in text.splitlines())
     long = [line for line in lines if len(line) >= _SHORTEST]
     step = max(1, -(-len(long) // _MOST_PHRASES))
@@ -181,7 +186,7 @@ def _search(home: Home, phrases: list[bytes], *, without: str) -> tuple[int, dic
     """How many files were read, and which of them hold one of the phrases: the first that was found."""
     found = {}
     count = 0
-    overlap = 4 * _LONGEST
+    overlap = 4 * _LONGEST  # a phrase may be cut by the border of a piece; a character has at most four bytes
     for path in _files(home.path):
         if without and path.startswith(without + os.sep):
             continue
@@ -198,7 +203,7 @@ def _search(home: Home, phrases: list[bytes], *, without: str) -> tuple[int, dic
 
 
 def _files(folder: str) -> Iterator[str]:
-    """Every regular file below, never through a link."""
+    """Yields every regular file below a folder; links are not followed."""
     for path, _, names in os.walk(folder, followlinks=False):
         for name in names:
             file = os.path.join(path, name)

@@ -1,7 +1,7 @@
-"""Does memory help me? Replays a person's own conversations with memory, without it, and with memory that is too old.
+"""Measures whether memory helps a person: replays their questions with memory, without it, and with outdated memory.
 
-A question is a sentence the person once asked whose answer had come up before: the reply they got holds telling words
-that the question does not have and that stand in a message of an earlier conversation, the evidence. So every figure is
+A question is a sentence the person once asked whose answer had come up before: the reply they got has rare words that
+the question does not have and that occur in a message of an earlier conversation, the evidence. So every figure is
 about the person's own words, and no model is needed to find the questions or to judge what memory shows.
 """
 
@@ -34,11 +34,12 @@ if TYPE_CHECKING:
 ARMS = ("without", "memory", "stale", "elsewhere")
 _WORD = re.compile(r"[^\W_][\w.:/@-]*[^\W_]")
 _QUESTION = re.compile(r"[^.!?\n]{12,240}\?")
-_FOLDED = re.compile(r"\[until [^\]]*\]")
+_FOLDED = re.compile(r"\[until [^\]]*\]")  # what a search shows in place of a superseded sentence
+# An evidence shares at least two words and half of the question's; up to three words make up the answer.
 _FEWEST_WORDS, _SHARED, _ANSWER_WORDS = 2, 0.5, 3
-_MOST_MESSAGES = 20_000
+_MOST_MESSAGES = 20_000  # the newest; all of them are in memory
 _SYSTEM = "Answer the question in one short sentence. If you cannot know the answer, say that you do not know."
-# Asked of everybody's memory, which should have nothing to say about them.
+# Questions that nobody's memory should be able to answer.
 _ELSEWHERE = (
     "Which enzyme unwinds the double helix before replication?",
     "In which year did the Hanseatic League hold its last diet?",
@@ -55,7 +56,7 @@ _ELSEWHERE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What was asked, when, the words of the answer, and when the message with the evidence was said."""
+    """A question of the person: its time, the words of its answer, and the message with the evidence."""
 
     text: str
     asked_at: float
@@ -82,7 +83,11 @@ def run_self(
     model: tuple[str, Ask, Mapping[str, Any]] | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> dict[str, Any]:
-    """Hits, harm, tokens and cost of each arm. `model` is its name, a function that asks it, and own prices."""
+    """Measures hits, harm, tokens and cost of each arm, for `limit` questions drawn with `seed`.
+
+    `model` is its name, a function that asks it, and the person's own prices; without it, a hit means that memory shows
+    the words of the answer.
+    """
     found = list(questions(db))
     if not found:
         raise NotFound(
@@ -143,7 +148,10 @@ def how(model: str) -> dict[str, str]:
 
 
 def questions(db: SessionDB) -> Iterator[Question]:
-    """Questions of the person with evidence in an earlier conversation, oldest first."""
+    """Yields questions of the person with evidence in an earlier conversation, oldest first.
+
+    Goes through the messages in order and adds each to the index only afterwards, so that evidence is always older.
+    """
     said = list(_said(db))[-_MOST_MESSAGES:]
     common = common_words([(each.id, "", each.text) for each in said])
     holding: dict[str, list[_Said]] = defaultdict(list)
@@ -169,7 +177,7 @@ def questions(db: SessionDB) -> Iterator[Question]:
 def _evidence(
     question: _Said, asked: frozenset[str], answers: frozenset[str], holding: Mapping[str, list[_Said]]
 ) -> _Said | None:
-    """The newest message of an earlier conversation with most words of the question and one of the answer."""
+    """The newest message of an earlier conversation with half the words of the question and one of the answer."""
     shared: dict[int, int] = defaultdict(int)
     by_id: dict[int, _Said] = {}
     for word in asked:
@@ -196,7 +204,7 @@ def _telling(text: str, common: frozenset[str]) -> frozenset[str]:
 
 
 def _shown(search: SessionSearch, question: Question, arm: str) -> tuple[str, bool]:
-    """What memory puts in front of a model in this arm, and whether it says itself that it is weak."""
+    """What memory shows a model in this arm, and whether it calls its own results weak."""
     if arm == "without":
         return "", False
     until = {"memory": question.asked_at - 1, "stale": question.evidence_at - 1}.get(arm)
@@ -210,7 +218,7 @@ def _holds(text: str, question: Question) -> bool:
 
 
 def bars(figures: Mapping[str, Any], width: int = 30) -> Iterator[str]:
-    """The shares of hits as a chart of text."""
+    """The shares of hits as a bar chart for the terminal."""
     for arm in ARMS:
         share = figures[arm]["hit_share"]
         bar = "█" * round(share * width / 100)
@@ -218,7 +226,7 @@ def bars(figures: Mapping[str, Any], width: int = 30) -> Iterator[str]:
 
 
 def chart(figures: Mapping[str, Any]) -> str:
-    """The same as SVG: hits and misleading results of each arm, in percent of its questions."""
+    """An SVG chart of the hits and misleading results of each arm, in percent of its questions."""
     rows: list[str] = []
     for place, arm in enumerate(ARMS):
         tally, y = figures[arm], 56 + 52 * place

@@ -1,4 +1,4 @@
-"""What `hermes status` knows about a home, and trying a provider or a context engine for real, within a short time."""
+"""Collects what `hermes status` shows about a home, and tries a provider or a context engine for a bounded time."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
-_RECENT = 20
+_RECENT = 20  # newest sessions and messages from which the share of the cache is taken
 _MONTHS = 2
 
 
 def collect_status(home: Home, settings: Settings, *, count: bool = True) -> dict[str, Any]:
-    """Everything that `hermes status` shows; what cannot be read is part of the answer.
+    """Everything that `hermes status` shows; a part that cannot be read appears as a problem.
 
-    Without `count` conversations and messages are not counted, which reads every session.
+    Without `count`, conversations and messages are not counted, because counting reads every session.
     """
     parts = open_parts(home, settings=settings)
     try:
@@ -135,7 +135,7 @@ def _last_review(parts: SessionParts) -> dict[str, Any] | None:
 
 
 def _background(parts: SessionParts) -> dict[str, Any]:
-    """What work in the background took today, of how much, and what waits."""
+    """How much of today's budget work in the background has used, and what waits."""
     try:
         return Background(parts.database, parts.settings).as_dict() if parts.storage.is_open else {}
     except HermesError as error:
@@ -161,7 +161,7 @@ def provider_states(home: Home, settings: Settings) -> list[dict[str, Any]]:
 
 
 def examine_provider(home: Home, settings: Settings, name: str, *, connect: bool = True) -> dict[str, Any]:
-    """Everything about one provider: whether it loads, is available, lacks something, and really answers."""
+    """Tries one provider: whether it loads, is available, lacks a setting, and (with `connect`) really answers."""
     found: dict[str, Any] = {"name": name, "installed": True, "available": False, "connection": "", "problem": ""}
     seconds = settings.number("memory.provider_tool_timeout")
     try:
@@ -180,7 +180,7 @@ def examine_provider(home: Home, settings: Settings, name: str, *, connect: bool
 
 
 def connection_of(name: str, home: Home, settings: Settings) -> str:
-    """One line about a backend that answers; a ProviderError when it does not."""
+    """Asks a provider's backend for one line about itself; raises ProviderError if it does not answer."""
     seconds = settings.number("memory.provider_tool_timeout")
     with in_passing(within(seconds, lambda: open_provider(home, settings, name))) as provider:
         return _connection(provider, home, seconds)
@@ -193,7 +193,7 @@ def fields_of(provider: Any) -> list[dict[str, Any]]:
 
 
 def secret_name(name: str, field: dict[str, Any]) -> str:
-    """The variable a secret is kept under."""
+    """The environment variable that holds a secret of a provider's set-up."""
     return str(field.get("env_var") or f"{name}_{field['key']}".upper().replace("-", "_"))
 
 
@@ -211,7 +211,7 @@ def _connection(provider: Any, home: Home, seconds: float) -> str:
 
 
 def _configuration(provider: Any, name: str, home: Home) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """What is configured, without secrets, and what is still needed."""
+    """The provider's settings without secrets, and the fields that still need a value."""
     fields = fields_of(provider)
     values = configured(name, home.path, fields)
     secrets = {field["key"] for field in fields if field.get("secret")}
@@ -245,7 +245,7 @@ def _for(home: Home, work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def within(seconds: float, work: Callable[[], Any]) -> Any:
-    """Runs a provider's code for a bounded time; whatever goes wrong is a ProviderError."""
+    """Runs a provider's code for a bounded time; any exception of it becomes a ProviderError."""
     worker = Worker("hermes-provider-check")
     try:
         return worker.begin(work).wait(seconds)
@@ -259,13 +259,13 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
         worker.close()
 
 
-_TURNS = 40
-_WINDOW = 8_000  # tokens, fewer than the history has
+_TURNS = 40  # of the history that an engine is tried with
+_WINDOW = 8_000  # tokens, fewer than the history has, so that there is something to compact
 _SESSION = "check"
 
 
 def examine_engine(home: Home, settings: Settings, name: str) -> dict[str, Any]:
-    """Whether an engine loads and keeps to the contract; `problem` says what is wrong, `tried` what it did."""
+    """Tries whether an engine loads and follows its contract; `problem` says what is wrong, `tried` what it did."""
     belongs = os.path.join(engine_folders(home)[0], name, "__init__.py")
     info = next((each for each in known_engines(home) if each.name == name), None)
     found: dict[str, Any] = {"name": name, "kind": "context engine", "installed": True, "tried": "", "problem": ""}
@@ -319,7 +319,7 @@ def _told(hook: str, call: Callable[[], Any]) -> Any:
 
 
 def _history() -> list[dict[str, Any]]:
-    """Requests, calls with their results, and answers; it ends with a request of the person."""
+    """A history of requests, tool calls with their results, and answers; the person's request is last."""
     messages: list[dict[str, Any]] = []
     for number in range(_TURNS):
         call = {"id": f"call_{number}", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
@@ -333,7 +333,7 @@ def _history() -> list[dict[str, Any]]:
 
 
 def installer() -> list[str]:
-    """The command that brings packages into the environment we run in: uv, its own pip, or another Python's pip.
+    """The command that installs packages into the environment we run in: uv, its own pip, or another Python's pip.
 
     The environment of a checkout has no pip inside: `bin/install` makes it without, to start faster.
     """
@@ -350,6 +350,7 @@ def installer() -> list[str]:
 
 
 def is_installed(requirement: str) -> bool:
+    """Whether a package is installed, whatever version the requirement (`name>=1.0`) asks for."""
     try:
         return bool(distribution(re.split(r"[\s<>=!~\[;]", requirement, maxsplit=1)[0]))
     except PackageNotFoundError:
