@@ -25,35 +25,45 @@ if TYPE_CHECKING:
 
     Look = Callable[[list[int]], tuple[list[int], int]]
 
-# The best candidates that words still to come cannot displace; and how many messages one word may bring.
+# Once this many candidates are out of reach of the remaining words, those words are looked up only among the messages
+# already found.
 ENOUGH = 500
-_CHANCE = 0.7  # of the words still to come, what a message without any earlier word may hold
-MOST_WALKED = 200_000
-# Where every word of a question is commoner than this, no message stands out by its words, and the newest are taken.
+# The share of the remaining words' rarity that a message without any earlier word is assumed to contain. Hardly any
+# message contains all of them, so waiting until they cannot win at all would walk long lists for nothing.
+_CHANCE = 0.7
+MOST_WALKED = 200_000  # messages that one word may bring, which bounds the cost of a common word
+# If every word of a question is in more messages than _COMMON, words alone cannot single out a message. Then only the
+# newest messages that contain all of the words, and the newest that contain each of them, become candidates.
 _COMMON, _NEWEST_OF_COMMON = 20_000, 240
 POOL = 4_000  # candidates that are weighed by length and surroundings before the best are read
-_LENGTH = 0.35  # how much longer messages are held back: they hold more words of any question
+_LENGTH = 0.35  # how much the score of longer messages is lowered: by chance, they contain more words of any question
+# What the better neighbour and the best message of the session add to a message's score: an answer often stands next
+# to the words that were asked for.
 _BESIDE, _SESSION = 0.3, 0.2
-_TOLD_BY_TOOLS = 0.8
-_FEW = 64  # messages with a rare word, which are read without looking other words up
+_TOLD_BY_TOOLS = 0.8  # the score of a message whose words occur only in tool calls and their output
+_FEW = 64  # at most so many messages with a rare word are read without looking up the other words
+# Reading one message costs about as much as walking this many entries of a word's list in FTS5.
 _WALKED_WHILE_ONE_IS_READ = 400
 
 
 class Gathering:
-    """Which messages hold which words of a query: a bit per word, and one for words that only tools said."""
+    """Records which messages contain which words of a query.
+
+    Each message has a bit per word, and one more bit that says that only tools used the words.
+    """
 
     def __init__(
         self, postings: Postings, units: Sequence[Unit], messages: int, *, most: int, newest: int | None = None
     ) -> None:
-        """`most` candidates are wanted; `newest` is for keywords: so many messages with all words, and with each."""
+        """Gathers up to `most` candidates; for keywords, only the `newest` messages with all words and with each."""
         self._postings = postings
         self._messages = messages
         self._most = most
         self.units = list(units)
         self.frequency = [0] * len(units)
         self.held: dict[int, int] = {}
-        self.common = False  # no word tells much, so that only the newest messages were noted
-        self.guessed: dict[int, float] = {}  # words that nobody wrote, and how rare that makes them
+        self.common = False  # every word is common, so only the newest messages were noted
+        self.guessed: dict[int, float] = {}  # words that no message contains, and how rare that makes them
         self._scores: dict[int, float] = {}
         self._values: list[float] = []
         for table in TABLES:
@@ -63,7 +73,7 @@ class Gathering:
                 self._add_newest(table, newest)
 
     def replace(self, number: int, unit: Unit) -> None:
-        """Looks for another word in the place of one that nobody wrote."""
+        """Looks up another word instead of one that no message contains."""
         self.units[number] = unit
         self.guessed[number] = unit.weight * rarity(0, self._messages)
         self._postings.expect([unit.match])
@@ -71,7 +81,7 @@ class Gathering:
             self._add(table, [number])
 
     def best(self) -> dict[int, float]:
-        """Messages with the summed rarity of the words they hold: the best, and the newest among equals."""
+        """The best messages with the sum of the rarity of their words; among equals, the newest come first."""
         by_score: dict[float, list[int]] = {}
         for message_id, held in self.held.items():
             by_score.setdefault(self._score(held), []).append(message_id)
@@ -83,16 +93,17 @@ class Gathering:
 
     @property
     def rarities(self) -> list[float]:
+        """How much each word of the query tells: its rarity times its weight, in the order of the query."""
         return [self._value(number) for number in range(len(self.units))]
 
     def _value(self, number: int) -> float:
         return self.units[number].weight * rarity(self.frequency[number], self._messages)
 
     def _add(self, table: str, numbers: Iterable[int]) -> None:
-        """Notes who holds each word, the rarest word first.
+        """Notes which messages contain each word, the rarest word first.
 
-        As soon as messages that hold only the words still to come cannot reach the best, those words are looked for
-        among the messages of the earlier ones: FTS5 intersects the lists by itself, at a tenth of the cost.
+        Once messages that contain only the remaining words can no longer reach the best score, Hermes looks for these
+        words only in the messages already found: FTS5 intersects the lists itself, at a tenth of the cost.
         """
         self._scores.clear()
         numbers = list(numbers)
@@ -114,7 +125,8 @@ class Gathering:
             bit, match = 1 << number, self.units[number].match
             asked = [(among + match, MOST_WALKED)]
             if at and not among and number == words[-1] and often[number] > self._most:
-                # With the commonest word alone, messages differ by nothing but their age.
+                # Messages that contain only the commonest word differ in nothing but their age, so the newest of them
+                # are enough; walking all of them doubled the CPU time of a search.
                 earlier = f"({' OR '.join(self.units[other].match for other in words[:at])}) AND "
                 asked = [(earlier + match, MOST_WALKED), (match, self._most)]
             for expression, most in asked:
@@ -124,8 +136,9 @@ class Gathering:
             known += self._value(number)
 
     def _add_newest(self, table: str, most: int) -> None:
-        """Keywords rank by how recent they are, so nothing is counted and no long list is walked to its end."""
+        """Notes the newest messages for keywords: recent ones rank first, so no long list is walked to its end."""
         for number, found in self._note_newest(table, range(len(self.units)), most).items():
+            # The list was cut off, so how common the word is can only be guessed.
             self.frequency[number] += found if found < most else max(most, self._messages // 100)
         self._scores.clear()
         self._values = []
@@ -160,7 +173,7 @@ class Gathering:
 
 
 def shortlist(scores: dict[int, float], postings: Postings, places: Places, average: float) -> dict[int, float]:
-    """The best candidates, weighed by their length and by what stands beside them and in the same session."""
+    """Scores candidates by length, neighbours and session as well, which needs no text: reading it costs far more."""
     lengths = postings.lengths(list(scores))
     own = {i: score / (1 + _LENGTH * (lengths.get(i, average) / average - 1)) for i, score in scores.items()}
     best: dict[int, float] = {}
@@ -184,9 +197,9 @@ def best_of(scores: dict[int, float], most: int) -> list[int]:
 
 
 def holding_all(postings: Postings, units: Sequence[Unit], *, oldest: bool) -> Iterator[list[int]]:
-    """Messages that hold the words, in order, and maybe some that lack the commonest: the caller reads them anyway.
+    """Messages that contain the words, by arrival; some may lack the commonest, but the caller reads them anyway.
 
-    Reading a few texts costs less than letting FTS5 walk the long list of a common word beside a rare one.
+    Reading a few texts costs less than letting FTS5 walk the long list of a common word along with a rare one's.
     """
     known: list[tuple[float, Unit]] = []
     for unit in sorted(units, key=lambda unit: -len(unit.written)):  # long words are usually the rare ones
@@ -205,7 +218,7 @@ def holding_all(postings: Postings, units: Sequence[Unit], *, oldest: bool) -> I
 
 
 def newest_or_oldest(postings: Postings, query: Query, *, oldest: bool, limit: int) -> list[int]:
-    """Messages in order of arrival that match explicit syntax, or hold all words of the query, or else any of them."""
+    """Messages by arrival that match explicit syntax, or that contain all words of the query, or else any of them."""
     words = [unit.match for unit in query.units]
     for expression in (query.explicit.finds,) if query.explicit else (" AND ".join(words), " OR ".join(words)):
         if found := postings.first(expression, limit, oldest=oldest):
@@ -214,18 +227,18 @@ def newest_or_oldest(postings: Postings, query: Query, *, oldest: bool, limit: i
 
 
 def rarity(frequency: float, messages: int) -> float:
-    """Inverse document frequency: high for a rare word, low for one that is in every second message."""
+    """Inverse document frequency, as BM25 defines it: high for a rare word, low for one in every second message."""
     return math.log(1 + (messages - min(frequency, messages) + 0.5) / (frequency + 0.5))
 
 
-# Finds the messages that pass explicit syntax where the index alone cannot tell: phrases, beginnings and refusals.
+# Finds the messages that match explicit syntax where the index alone cannot tell: phrases, prefixes and exclusions.
 #
-# Candidates are taken from the index as they are needed, the newest (or oldest) first, and looked at in chunks that
-# grow.
+# Candidates are taken from the index as they are needed, the newest (or oldest) first, in chunks that grow.
 
-# Behind ENOUGH messages the search goes on only while nothing was found, and it ends when MOST is spent: 0.1 seconds.
+# After ENOUGH_EXACT messages, the search continues only while nothing has been found. It ends when it has spent MOST,
+# which takes about 0.1 seconds.
 ENOUGH_EXACT, MOST = 3000, 30_000
-# What reading a message for what was typed costs is one; for other forms of its words; and stemming it.
+# The cost of a message, where 1 is reading it for the text as typed: reading it for other word forms, and stemming it.
 _OTHER_FORMS, _STEMMING = 2, 10
 
 
@@ -247,7 +260,7 @@ class ExactSearch:
         self._lines = lines
 
     def passing(self, query: Query, *, oldest: bool, most: int, allowed: Callable[[list[int]], list[int]]) -> Passed:
-        """Messages that pass and are allowed, as typed if there are such and else in other forms, until enough."""
+        """Finds enough allowed messages that match as typed or, if there are none, in other forms of the words."""
         explicit = query.explicit
         assert explicit is not None  # noqa: S101 - nothing else is looked for here
         if explicit.typed is not None:
@@ -298,19 +311,19 @@ class ExactSearch:
         return look
 
 
-_SHORTEST = 5
-_MOST_TERMS = 600
+_SHORTEST = 5  # letters; shorter words have too many neighbours that are words of their own
+_MOST_TERMS = 600  # indexed words with the same beginning that are compared
 
 
 class Spelling:
-    """Suggests an indexed word for one that occurs nowhere."""
+    """Suggests an indexed word for one that no message contains."""
 
     def __init__(self, index: Index, words: Words) -> None:
         self._index = index
         self._words = words
 
     def instead(self, unit: Unit, exists: Callable[[Unit], bool]) -> Unit | None:
-        """A unit that occurs in the owner's messages and may be what was meant, or None."""
+        """The word that was probably meant: a longer one with this beginning, else a similar one; None if neither."""
         start = unit.written.lower()
         for beginning in dict.fromkeys((start, unit.stem)):
             longer = Unit(beginning, beginning, prefix=True, weight=unit.weight)
@@ -327,6 +340,7 @@ class Spelling:
         return None
 
     def _terms(self, stem: str) -> list[str]:
+        # A typo in the first letters is not found: comparing with every word of the index would take too long.
         start = stem[: max(3, len(stem) // 2)]
         terms = self._index.words_from(SAID, start, start + "\uffff", _MOST_TERMS)
         near = [term for term in terms if abs(len(term) - len(stem)) <= 2]  # noqa: PLR2004 - further is another word
@@ -334,7 +348,7 @@ class Spelling:
 
 
 def _distance(one: str, other: str, limit: int) -> int:
-    """Insertions, deletions, replacements and swaps of neighbours between two words; stops counting above the limit."""
+    """Damerau-Levenshtein distance of two words (edits and swaps of neighbours); stops above the limit."""
     if abs(len(one) - len(other)) > limit:
         return limit + 1
     before: list[int] = []

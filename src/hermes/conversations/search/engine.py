@@ -49,18 +49,21 @@ if TYPE_CHECKING:
     from hermes.storage.conversations import Conversations
     from hermes.storage.records import Row, Session
 
-# Text read to weigh candidates, in characters: enough for every turn of a long chat, bounded in a large store.
+# Characters of text that are read to rank candidates: enough for every turn of a long chat, bounded in a large store.
+# 45,000 instead of 70,000 was part of a change that took a sixth off the CPU time of a search on LoCoMo, at the same
+# recall. Coverage reads more because it needs the whole history of a topic.
 _READ, _READ_TO_COVER = 45_000, 500_000
+# Messages that are read: at least for keywords, at least for a question, and at most.
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
-_SPREAD = 64
-_MOST_FILTERED = 3000
+_SPREAD = 64  # the best candidates whose neighbours are read, too
+_MOST_FILTERED = 3000  # the newest (or oldest) matches from which a filter selects
 _MOST_ALLOWED = 20_000  # candidates whose sessions are looked at for a filter
 _LOOKED_AT_BY_TIME = 64
 _SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
-_LITERAL_ROWS = 2000
-_KEYWORD = 500
-_MOST_RULES = 24
-_TITLED = 5
+_LITERAL_ROWS = 2000  # the newest messages, which are read when no part of the query is in the index
+_KEYWORD = 500  # the newest messages with keywords that become candidates
+_MOST_RULES = 24  # messages that may state a rule; ranking reads them and finds those that do
+_TITLED = 5  # the newest sessions whose title contains the words
 
 
 class SearchEngine:
@@ -79,7 +82,7 @@ class SearchEngine:
         self._spelling = Spelling(store.index, self._words)
 
     def forget(self) -> None:
-        """Something was deleted or taken back: what is known of messages is read again."""
+        """Drops what is known about messages, because some were deleted or taken back."""
         self._lines.forget()
 
     def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:
@@ -89,7 +92,7 @@ class SearchEngine:
         if not limit:
             return SearchResults()
         chosen = Filters(**filters)
-        # Ids follow the order of use only within a session, so by time more are looked at than are shown.
+        # Ids follow the order of use only within a session, so a sort by time looks at more messages than it shows.
         looked_at = limit if chosen.sort == "relevance" else max(limit, _LOOKED_AT_BY_TIME)
         parsed = parse(query, self._words)
         reranked = parsed.question and chosen.sort == "relevance" and self._reranking.is_on()
@@ -103,7 +106,7 @@ class SearchEngine:
                 results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results:
                 results = self._literal(query, chosen, limit)
-                # What was wrong with the syntax is said even without a hit; words that nobody wrote explain themselves.
+                # An error in the syntax is reported even without a hit; words that no message contains need no note.
                 results.note = parsed.note or (results.note if results or not parsed.units else "")
             results.searched = self._places.sessions
         if reranked and results.mode == "relevance":  # no transaction is open while the service is asked
@@ -112,7 +115,7 @@ class SearchEngine:
         return results
 
     def _refresh(self, query: Query, chosen: Filters) -> None:
-        """Says what will be asked, so that a database elsewhere answers it all at once."""
+        """Announces the coming lookups, so that a database server answers them in one round trip."""
         if not query.units or query.explicit is not None or chosen.sort != "relevance":
             return self._postings.refresh()
         matches = [unit.match for unit in query.units]
@@ -174,7 +177,7 @@ class SearchEngine:
     def _candidates(
         self, query: Query, chosen: Filters, messages: int, limit: int
     ) -> tuple[Query, dict[int, float], Gathering | None]:
-        """Rough scores by message id; words that nobody wrote are replaced by what they may have meant."""
+        """Scores messages roughly by id, and replaces words that no message contains by what they may have meant."""
         if query.explicit is not None or chosen.sort != "relevance":
             found, note = self._in_order(query, chosen, limit)
             return dataclasses.replace(query, note=note or query.note), dict.fromkeys(found, 1.0), None
@@ -186,20 +189,21 @@ class SearchEngine:
         self._postings.expect(unknown=[query.units[number] for number in unknown])
         for number in unknown:
             unit = query.units[number]
-            if named := list(self._by_title([unit])):  # nobody said it, but a session is called so
+            if named := list(self._by_title([unit])):  # no message contains it, but a title does
                 titled += named
             elif (meant := self._spelling.instead(unit, self._occurs)) is not None:
                 gathered.replace(number, meant)
         scores = gathered.best()
         if query.question:
             titled += self._rules(query.units)
+        # A fitting title or a standing rule need not share rare words with the question; this gets its message read.
         for message_id in titled:
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         asks = query.question and not gathered.common
         return dataclasses.replace(query, units=tuple(gathered.units), question=asks), scores, gathered
 
     def _in_order(self, query: Query, chosen: Filters, limit: int) -> tuple[list[int], str | None]:
-        """What explicit syntax or a sort by time asks for, and what to say when not all of it was looked at."""
+        """The matches of explicit syntax or of a sort by time, and a note if not all messages were looked at."""
         oldest = chosen.sort == "oldest"
         if query.explicit is None or query.explicit.exact:
             most = _MOST_FILTERED if chosen.narrow else max(24, 4 * limit)
@@ -245,7 +249,7 @@ class SearchEngine:
     def _read(
         self, scores: dict[int, float], query: Query, chosen: Filters, limit: int, average: float
     ) -> tuple[dict[int, Line], dict[int, Session]]:
-        """Lines of the most promising candidates and of their neighbours, up to a bounded amount of text."""
+        """Reads the most promising candidates and their neighbours, up to a bounded amount of text."""
         mine = self._allowed(scores, chosen)
         if query.question and chosen.sort == "relevance" and len(mine) > _FEWEST_OF_QUESTION:
             mine = shortlist(mine, self._postings, self._places, average)
@@ -258,7 +262,8 @@ class SearchEngine:
         lines: dict[int, Line] = {}
         read = 0
         for at in range(0, len(order), 64):
-            if at in (0, 64):  # as many as will be read: first a guess, then by how long they are
+            # Ask a database server for everything that will be read: first a guess, then judged by the lengths seen.
+            if at in (0, 64):
                 ahead = self._lines.missing(order)[: int(_READ / max(1, read) * len(lines)) if at else 64]
                 self._store.expect(ahead, list({self._places.session(i) for i in order}))
             lines |= (found := self._lines.of(order[at : at + 64], self._store.rows))
@@ -281,7 +286,7 @@ class SearchEngine:
     def _add_near(
         self, text: str, query: Query, chosen: Filters, lines: dict[int, Line], sessions: dict[int, Session]
     ) -> Nearness | None:
-        """Adds the messages nearest in meaning to a question, or to keywords that nobody wrote, to what was read."""
+        """Adds the messages nearest in meaning to a question, or to keywords that no message contains."""
         if query.explicit is not None or chosen.sort != "relevance" or (lines and not query.question):
             return None
         nearness = self._meaning.near(text, filtered=chosen.narrow)
@@ -296,14 +301,14 @@ class SearchEngine:
 
     def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
         if not chosen.about_sessions:
-            return scores  # what is not the owner's has no session here, and is dropped with its row
+            return scores  # a message of another owner has no session here, and is dropped when rows are read
         session = self._places.session
         keys = list({key for message_id in scores if (key := session(message_id))})
         allowed = {key for key, found in self._store.by_keys(keys).items() if chosen.allow(found)}
         return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}
 
     def _with_neighbours(self, order: list[int]) -> list[int]:
-        """The answer often stands beside the words that were asked for, so neighbours of the best are read too."""
+        """Adds the neighbours of the best candidates: an answer often stands next to the words that were asked for."""
         beside: dict[int, None] = {}
         for at, message_id in enumerate(order):
             beside[message_id] = None
@@ -332,10 +337,11 @@ class SearchEngine:
         for at in range(0, len(ranked), limit):
             some = ranked[at : at + limit]
             rows = self._store.rows([candidate.id for candidate in some])
+            # An id may belong to another message now, for example after an undone import.
             if not all(map(self._lines.is_current, rows.values())):
                 self._lines.forget()
             for candidate in some:
-                row = rows.get(candidate.id)  # None for what was deleted or taken back since it was read
+                row = rows.get(candidate.id)  # None if it was deleted or taken back after it was read
                 if row is not None and checksum(row[:-1], candidate.session) != row[-1]:
                     self._store.mark_damaged(f"the checksum of message {row[0]} does not match its text")
                     results.note = "some messages are damaged and were left out; run `hermes sessions repair`"
@@ -360,7 +366,7 @@ class SearchEngine:
         )
 
     def _literal(self, text: str, chosen: Filters, limit: int) -> SearchResults:
-        """Looks for the text as it stands in the newest messages: all that can be done for signs that are no words."""
+        """Looks for the text literally in the newest messages: punctuation and symbols are not in the index."""
         results = SearchResults()
         wanted = text.strip().lower()
         if not wanted or "\x00" in wanted or not wanted.isprintable():
@@ -387,7 +393,7 @@ def _rule_about(units: Sequence[Unit]) -> str:
 
 
 def _variants(written: Sequence[Unit], looked_for: Sequence[Unit]) -> dict[str, tuple[str, ...]]:
-    """Other forms of each word, or what was taken for it."""
+    """Maps each word of the query to the other forms, or to the replacement, that were searched for."""
     variants: dict[str, tuple[str, ...]] = {}
     for word, unit in zip(written, looked_for, strict=True):
         if unit.written != word.written or unit.prefix != word.prefix:
@@ -398,7 +404,7 @@ def _variants(written: Sequence[Unit], looked_for: Sequence[Unit]) -> dict[str, 
 
 
 def _by_time(candidates: list[Candidate], sessions: dict[int, Session], chosen: Filters) -> list[Candidate]:
-    """By the order of use, which no clock can disturb; ids alone follow it only within a session."""
+    """Sorts by the order of use, which does not depend on clocks; ids follow it only within a session."""
     order = {key: session.activity for key, session in sessions.items()}
     return sorted(candidates, key=lambda each: (order[each.session], each.id), reverse=chosen.sort == "newest")
 

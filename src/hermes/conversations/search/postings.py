@@ -1,4 +1,4 @@
-"""Which messages of one owner hold given words: the full-text index, asked within a bounded amount of work."""
+"""Looks up which messages of one owner contain given words, within a bounded amount of work."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from hermes.conversations.search.query import Unit
     from hermes.storage.ports import Index
 
-MOST_WORDS = 1000  # beyond that, asking for each word takes as long as walking the messages
+MOST_WORDS = 1000  # beyond that, looking up each word takes as long as walking the messages
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"(\*?)')
 _LAST = "\U0010ffff"
-# The index holds stems, and FTS5 stems what it is asked for once more: "decis" would become "deci". With one of these
-# endings the word is stemmed to what is meant.
+# The index contains stems, and FTS5 stems each word of a query again: "decis" would become "deci". With one of these
+# endings added, the word is stemmed to the stem that is meant.
 _FORMS = ("", "ing", "ed", "s", "e", "ion", "ly", "ness", "ment", "y")
-# What a stem may have lost: "decisi" must reach "decision", which stands in the index as "decis".
+# Endings that the stemmer removes: "decisi" must find "decision", which is "decis" in the index.
 _ENDINGS = re.findall(
     r"\w+",
     "able ably al ality ally ance ant ate ation ational ative ator ed ely ement ence ent er es est ful fully ible ical"
     " ied ies ing ion ism ist ity ive iveness ization ize izing ly ment ness ous s tion",
 )
-_AFTER_CHANGES = ("ing", "ed", "er", "est")  # "runn-ing" and "hop-ing" stand there as "run" and "hope"
+_AFTER_CHANGES = ("ing", "ed", "er", "est")  # "runn-ing" and "hop-ing" are "run" and "hope" in the index
 _SHORTEST_STEM = 3
 _LONGEST_ENDING = 6
 
@@ -43,7 +43,7 @@ class Prefixes:
         self._spelled: dict[tuple[str, str], str] = {}
 
     def refresh(self) -> None:
-        """Others may have written new words since the last search."""
+        """Forgets the expansions: others may have written new words since the last search."""
         self._spelled.clear()
 
     def expanded(self, table: str, expression: str) -> str:
@@ -59,7 +59,7 @@ class Prefixes:
         if len(starts) != 1:
             return quoted[0]
         found, cut = self._beginning(table, starts[0]), _cut_stems(starts[0])
-        # A stem may differ from the beginning of its word, as in "happy": what was typed is asked for as a word, too.
+        # A stem may differ from the beginning of its word ("happi" for "happy"), so the typed text is looked up, too.
         words = dict.fromkeys([*map(self._stemmed_to, cut), *cut, starts[0]])
         if len(found) <= MOST_WORDS:
             words |= dict.fromkeys(self._asked_as(found))
@@ -70,19 +70,19 @@ class Prefixes:
         return self._index.words_from(table, start, start + _LAST, MOST_WORDS + 1)
 
     def _asked_as(self, terms: list[str]) -> list[str]:
-        """What to ask for so that each of these stems is looked up."""
+        """Words to ask FTS5 for, so that it looks up each of these stems."""
         again = self._words.of_searchable(" ".join(terms))
         return [
             term if term == stem else self._stemmed_to(term) for term, stem in zip_longest(terms, again, fillvalue="")
         ]
 
     def _stemmed_to(self, term: str) -> str:
-        """A word that is stemmed to this; 200,000 made-up words had no stem without one."""
+        """A word whose stem is `term`; each stem of 200,000 made-up words had one."""
         return next((term + end for end in _FORMS if self._words.of_searchable(term + end) == [term]), term)
 
 
 def _cut_stems(start: str) -> list[str]:
-    """Stems that words with this beginning may have although they are shorter than it."""
+    """Stems shorter than this beginning that words starting with it may have."""
     if not start.isascii():
         return []
     found: list[str] = []
@@ -98,11 +98,11 @@ def _cut_stems(start: str) -> list[str]:
 
 
 TABLES = (SAID, TOOLS)
-_COMMON = 1000
+_COMMON = 1000  # messages with a word; such counts are kept, because counting takes longest and changes least
 
 
 class Places:
-    """Which session each block of message ids belongs to, for one owner; a block of somebody else's is not in it."""
+    """Maps blocks of message ids to the sessions of one owner, in memory; blocks of other owners have none."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -113,6 +113,7 @@ class Places:
         self._last_block: dict[int, int] = {}
 
     def refresh(self) -> None:
+        """Reads the blocks of ids that were given out since the last search."""
         newest = self.newest_block
         rows = self._index.blocks_after(newest)
         if not rows:
@@ -135,10 +136,11 @@ class Places:
         return self._session[block] if block < len(self._session) else 0
 
     def place(self, message_id: int) -> int:
+        """The position of a message in its session, counted from 0; places that follow each other are neighbours."""
         return self._first[message_id >> BLOCK_BITS] + (message_id & (BLOCK - 1))
 
     def neighbours(self, message_id: int, reach: int) -> list[int]:
-        """Ids up to `reach` places before and after in the same session; the last may not exist yet."""
+        """Ids up to `reach` places before and after a message in its session; the last ones may not exist yet."""
         block, offset = message_id >> BLOCK_BITS, message_id & (BLOCK - 1)
         found = []
         for step in range(-reach, reach + 1):
@@ -149,7 +151,7 @@ class Places:
         return found
 
     def newest(self, count: int) -> list[int]:
-        """Ids of about the newest messages, newest first; some of them may not be given out yet."""
+        """Ids of approximately the newest messages, newest first; some may not belong to a message yet."""
         found: list[int] = []
         for block in range(len(self._session) - 1, 0, -1):
             if self._session[block]:
@@ -160,14 +162,17 @@ class Places:
 
     @property
     def sessions(self) -> int:
+        """How many sessions of the owner have messages."""
         return len(self._last_block)
 
     @property
     def newest_block(self) -> int:
+        """The number of the newest known block of ids, of whichever owner."""
         return len(self._session) - 1
 
     @property
     def newest_id(self) -> int:
+        """An upper bound of all message ids, which stands for the size of the whole store."""
         return len(self._session) << BLOCK_BITS
 
 
@@ -182,7 +187,7 @@ class Postings:
         self._counted: dict[tuple[str, str], tuple[int, int]] = {}
 
     def refresh(self, counts: Iterable[tuple[str, str]] = (), matching: Iterable[tuple[str, str, int]] = ()) -> None:
-        """Others may have written since the last search; `counts` and `matching` will be asked next."""
+        """Takes in what others wrote since the last search; `counts` and `matching` are the lookups that follow."""
         self._prefixes.refresh()
         self._index.refresh()
         newest = self._places.newest_id
@@ -191,7 +196,7 @@ class Postings:
         self._places.refresh()
 
     def expect(self, matches: Sequence[str] = (), unknown: Sequence[Unit] = ()) -> None:
-        """The words whose messages will be asked for next, and those that nobody wrote: what they may begin."""
+        """Announces the next lookups: messages of `matches`, and longer words and titles for `unknown` words."""
         counts = _plain([(table, match) for table in TABLES for match in matches])
         starts = {
             start
@@ -209,24 +214,25 @@ class Postings:
         return self._index.matching(table, self._prefixes.expanded(table, expression), limit)
 
     def in_order(self, expression: str, *, oldest: bool, first: int = 64, most: int = 1024) -> Iterator[list[int]]:
-        """All messages of both indexes that match, looked up as they are taken: chunks that grow to `most`."""
+        """All matches in both indexes, in chunks that grow to `most`; a chunk is looked up when it is taken."""
         said, tools = (self._prefixes.expanded(table, expression) for table in TABLES)
         return self._index.in_order(said, tools, oldest=oldest, first=first, most=most)
 
     def first(self, expression: str, most: int, *, oldest: bool) -> list[int]:
-        """The newest (or oldest) messages of both indexes that match, at most so many."""
+        """The newest (or oldest) matches in both indexes, at most `most`."""
         return next(self.in_order(expression, oldest=oldest, first=most), [])
 
     def density(self, found: list[int], *, oldest: bool) -> float:
-        """The share of all messages that hold a word, guessed from the newest (or oldest) that do."""
+        """Estimates the share of all messages that contain a word, from the newest (or oldest) that do."""
         everything = max(1, self._places.newest_id)
         return len(found) / max(1, found[-1] if oldest else everything - found[-1])
 
     def share(self, messages: int) -> float:
+        """The share that so many messages are of the whole store."""
         return messages / max(1, self._places.newest_id)
 
     def frequencies(self, table: str, matches: Sequence[str]) -> list[int]:
-        """How many messages hold each word; a common word is counted again when the store has grown by a tenth."""
+        """How many messages contain each word; a common word is counted again after the store has grown by a tenth."""
         newest = self._places.newest_id
         known = {match: self._counted.get((table, match), (0, 0)) for match in matches}
         counts = {match: count for match, (count, grown) in known.items() if newest <= grown}
@@ -244,5 +250,5 @@ class Postings:
 
 
 def _plain(asked: Iterable[Any]) -> list[Any]:
-    """Without beginnings of words, which are asked for in another form."""
+    """Leaves out prefix queries, which are expanded before they are looked up."""
     return [each for each in asked if '"*' not in each[1]]

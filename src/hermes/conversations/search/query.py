@@ -1,7 +1,7 @@
 """What a query asks for: the words of a question, or explicit syntax with phrases, AND, OR, NOT and prefix*.
 
-A question is searched by its words, weighed later. Explicit syntax is followed when it parses; when it does not, the
-same text is searched as plain words and the query says so. Nothing a person types is ever handed to FTS5 unquoted.
+A question is searched by its words, which ranking weighs later. Explicit syntax is followed if it parses; otherwise the
+same text is searched as plain words, and a note says so. Nothing that a person types reaches FTS5 unquoted.
 """
 
 from __future__ import annotations
@@ -24,44 +24,45 @@ _LETTER = rb"[a-z0-9\x80-\xff]"
 _NO_LETTERS = rb"[^a-z0-9\x80-\xff]+"
 _ONLY_WORDS = re.compile(r"[a-z0-9 ]+")
 _LETTER_OR_DIGIT = re.compile(r"[a-z0-9]")
-# All forms of a word begin like its stem without the last letter ("happi": happy, happiness) and go on for 15 letters
-# at most. The words in a name such as "userName" have nothing between them.
+# All forms of a word begin like its stem without the last letter ("happi": happy, happiness) and are at most 15 letters
+# longer. Nothing separates the words in a name such as "userName".
 _GOES_ON = rb"[a-z0-9]{0,24}[^a-z0-9]*"
 _SHORTEST_STEM = 3  # the stemmer leaves shorter words alone
+# JSON escapes in the arguments of tool calls: \u00e9, \n, \r, \t; more backslashes if JSON is nested in JSON.
 _ESCAPED = re.compile(rb"\\+(?:u([0-9a-fA-F]{4})|[nrt])")
 
 
 def as_typed(typed: str, *, goes_on: bool) -> re.Pattern[bytes]:
-    """Finds in bytes of small letters what was typed; between bare words anything may stand that is no letter."""
+    """A pattern for lower-case bytes that finds what was typed; any characters but letters may separate bare words."""
     words = typed.split()
     space = _NO_LETTERS if _ONLY_WORDS.fullmatch(" ".join(words)) else rb"\s+"
     first, *others = (re.escape(word.encode("utf-8", "replace")) for word in words)
     if goes_on:  # the beginning of a word, which may be part of a name such as "myDecision"
         return re.compile(space.join([first, *others]))
-    # Looking back from behind the first word, because what begins with letters is looked for by them, and fast.
+    # The look-behind comes after the first word: `re` finds a pattern fast if it begins with literal letters.
     border = b"(?<!" + _LETTER + first + b")" if _LETTER_OR_DIGIT.match(words[0][0]) else b""
     end = b"(?!" + _LETTER + b")" if _LETTER_OR_DIGIT.match(words[-1][-1]) else b""
     return re.compile(space.join([first + border, *others]) + end)
 
 
 def side_by_side(stems: Sequence[str]) -> Callable[[bytes], bool]:
-    """A test that text passes where words of these stems stand in this order; a little else may pass it too."""
+    """A cheap test for texts in which words with these stems follow each other; a few other texts pass it, too."""
     beginnings = [stem[:-1] if len(stem) >= _SHORTEST_STEM else stem for stem in stems]
     if not all(beginning.isascii() for beginning in beginnings):
         return lambda _: True
     found = re.compile(_GOES_ON.join(re.escape(beginning.encode()) for beginning in beginnings)).search
 
     def may_hold(text: bytes) -> bool:
-        if b"\x00" in text:  # packed parts, and a phrase may begin in one and end in the next
+        if b"\x00" in text:  # packed parts: a phrase may begin in one part and end in the next
             return True
-        # In the arguments of a call, signs stand for others; elsewhere the same signs mean themselves.
+        # The arguments of a tool call contain JSON escapes; elsewhere a backslash means itself. So both are tried.
         return bool(found(_folded(text)) or (b"\\" in text and found(_folded(_ESCAPED.sub(_meant, text)))))
 
     return may_hold
 
 
 def _folded(text: bytes) -> bytes:
-    """Small letters without accents; what has no such letter is left out."""
+    """Lower case without accents; characters that have no ASCII form are left out."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKD", text.decode("utf-8", "replace")).encode("ascii", "ignore").lower()
@@ -73,18 +74,18 @@ def _meant(escaped: re.Match[bytes]) -> bytes:
 
 # Explicit query syntax: words, "phrases", AND, OR, NOT, brackets and prefix*, as a test that a message passes or not.
 #
-# The index answers which messages hold which words; it does not know where in a message they stand. So each part has
-# two sides: an FTS5 expression that finds every message that could pass, and an exact test on the words of one
-# message.
+# The index knows which messages contain which words, but not where in a message they are. So each part has two sides:
+# an FTS5 expression that finds every message that could pass, and an exact test on the words of one message.
 
-MOST_WORDS = 64
+MOST_WORDS = 64  # of a query, and levels of brackets
+# A phrase with an optional star, a bracket, or a bare word.
 _LEXEME = re.compile(r'"([^"]*)"(\*?)|([()])|([^\s()"]+)')
 _ONE_PHRASE = re.compile(r'"([^"]+)"|(\w+)\*')
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One word to look up: as written (FTS5 stems it itself), its stem, and whether it may go on."""
+    """One word to look up: as written (FTS5 stems it itself), its stem, and whether it is a prefix."""
 
     written: str
     stem: str
@@ -94,6 +95,7 @@ class Unit:
 
     @property
     def match(self) -> str:
+        """The FTS5 expression that finds the word in any of its forms."""
         quoted = '"' + self.written.replace('"', '""') + '"'
         if self.others:
             return "(" + " OR ".join([quoted, *(f'"{written}"' for written, _ in self.others)]) + ")"
@@ -101,14 +103,17 @@ class Unit:
 
     @property
     def stems(self) -> tuple[str, ...]:
+        """The stems of all forms of the word, as messages contain them."""
         return (self.stem, *(stem for _, stem in self.others))
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`finds` is an FTS5 expression, None when the index cannot help; `passes` takes " the stems " and the text.
+    """One part of explicit syntax: how the index finds it, and how a message is tested for it.
 
-    `may_pass` takes the stored bytes and is true wherever `passes` is, and seldom elsewhere: see glance.py.
+    `finds` is an FTS5 expression, or None if the index cannot help. `passes` takes the stems with a space around each,
+    and the text. `may_pass` is a cheap test on the stored bytes, which saves most texts from being stemmed: it is true
+    wherever `passes` is, and rarely elsewhere.
     """
 
     finds: str | None
@@ -118,7 +123,7 @@ class Part:
 
 @dataclass(slots=True)
 class Explicit:
-    """A query that parsed: what to look up, the test, and the words and phrases that hits are weighed by."""
+    """Explicit syntax that parsed: what to look up, the test, and the words and phrases that rank the hits."""
 
     finds: str = ""
     exact: bool = True  # False when the index alone cannot tell, so that the text must be tested
@@ -126,19 +131,22 @@ class Explicit:
     may_pass: Callable[[bytes], bool] = field(default=lambda _text: True)
     units: list[Unit] = field(default_factory=list)
     phrases: list[tuple[str, ...]] = field(default_factory=list)
-    # What was typed, when the whole query is one phrase or prefix and its capitals are only A to Z.
+    # What was typed, if the whole query is one phrase or prefix. None if it contains letters beyond A to Z that have
+    # capitals, because `bytes.lower` leaves those of the stored text as they are.
     typed: re.Pattern[bytes] | None = None
 
     @property
     def one_phrase(self) -> bool:
+        """Whether the whole query is one phrase, so that its words can be looked up rarest first."""
         return self.typed is not None and not any(unit.prefix for unit in self.units)
 
 
 class DoesNotParse(Exception):
-    """Carries the reason, as the end of a sentence that starts with "because"."""
+    """A query is not valid explicit syntax; the message completes a sentence that ends in "because"."""
 
 
 def parse_explicit(text: str, words: Words) -> Explicit:
+    """Parses explicit syntax; raises DoesNotParse, and the caller then searches the text as plain words."""
     parser = _Parser(_LEXEME.findall(text), words)
     whole = parser.alternatives()
     if parser.left:
@@ -154,7 +162,7 @@ def parse_explicit(text: str, words: Words) -> Explicit:
 
 
 class _Parser:
-    """alternatives := all (OR all)*;  all := part (AND? part)*;  part := NOT? atom: the precedence FTS5 has."""
+    """alternatives := all (OR all)*;  all := part (AND? part)*;  part := NOT? atom: the same precedence as FTS5."""
 
     def __init__(self, lexemes: list[tuple[str, str, str, str]], words: Words) -> None:
         self.left = lexemes
@@ -165,6 +173,7 @@ class _Parser:
         self._count = 0
 
     def alternatives(self) -> Part | None:
+        """Parses parts joined by OR; None if none of them contains anything to look up."""
         if self._next_is("OR"):
             raise DoesNotParse("OR has nothing before it")
         parts = [self._all(after=None)]
@@ -193,7 +202,7 @@ class _Parser:
         return _both(wanted, refused) if wanted else None
 
     def _glue(self, *, seen: bool) -> str | None:
-        """Takes AND, NOT or AND NOT from the front and says what came last."""
+        """Takes AND, NOT or AND NOT from the front and returns the last of them."""
         glue = None
         if self._next_is("AND"):
             if not seen:
@@ -276,7 +285,7 @@ def _both(wanted: list[Part], refused: list[Part]) -> Part:
 
 
 def _phrase(units: list[Unit], typed: str) -> Part:
-    """Words in order; what was typed may also stand in the text as it is, which the stems of a prefix cannot tell."""
+    """Words in order; a prefix also matches as typed, because the stem of a longer word may not begin with it."""
     finds = " AND ".join(unit.match for unit in units)
     stems = " ".join(unit.stem for unit in units)
     may_pass = side_by_side([unit.stem for unit in units])
@@ -285,10 +294,10 @@ def _phrase(units: list[Unit], typed: str) -> Part:
     return Part(f"({finds})", lambda line, _text: f" {stems} " in line, may_pass)
 
 
-LONGEST = 4096
-FRAME_WEIGHT = 0.35
-TIME_WEIGHT = 0.5
-MOST_KEYWORDS = 8
+LONGEST = 4096  # characters of a query
+FRAME_WEIGHT = 0.35  # of words that frame a question ("how many", "recommend"): they say little about its topic
+TIME_WEIGHT = 0.5  # of words that name a time: the date of a message says more than such words in its text
+MOST_KEYWORDS = 8  # more words than these are a question, even without a glue word or a question mark
 _OPERATORS = frozenset(("AND", "OR", "NOT"))
 _QUOTED = re.compile(r'["“„«]([^"“”„«»]{2,})["”»]')
 
@@ -305,12 +314,13 @@ class Query:
     asks_when: bool = False
     asks_how_many: bool = False
     wants_help: bool = False
-    coverage: bool = False  # wants all of a topic over time, not what is most similar
+    coverage: bool = False  # asks for a topic's whole history, not for the most similar messages
     told_by_me: bool = False
     about: str | None = None  # whose turns are asked about, by role, when the question says so
 
 
 def parse(text: str, words: Words) -> Query:
+    """Reads a query as explicit syntax if it looks like that, otherwise as a question or keywords."""
     text = text[:LONGEST]
     if _looks_explicit(text):
         try:
@@ -323,6 +333,7 @@ def parse(text: str, words: Words) -> Query:
 
 
 def plain(text: str, words: Words, *, note: str | None) -> Query:
+    """Reads a text as plain words, whatever operators it contains."""
     coverage = english.WANTS_COVERAGE.search(text) is not None
     empty = english.STOP_WORDS | english.COVERAGE_WORDS if coverage else english.STOP_WORDS
     units: dict[str, Unit] = {}
@@ -350,14 +361,14 @@ def plain(text: str, words: Words, *, note: str | None) -> Query:
 
 
 def _about(text: str) -> str | None:
-    """Whose turns a question is about; "what did I plan, and what did you suggest?" is about both."""
+    """The role a question asks about; None for both, as in "what did I plan, and what did you suggest?"."""
     if english.ASKS_ASSISTANT.search(text):
         return None if english.TOLD_BY_ME.search(text) else "assistant"
     return "user" if english.ASKS_ABOUT_ME.search(text) else None
 
 
 def _times_last(text: str, units: dict[str, Unit], words: Words) -> tuple[Unit, ...]:
-    """A time says when, and what was said then is found by its date; as words, "last weekend" counts little."""
+    """Lowers the weight of words that name a time: what was said "last weekend" is found by its date."""
     timed = {stem for _, stem in query_pieces(time_words(text), words)}
     if timed.issuperset(units):
         return tuple(units.values())
@@ -377,7 +388,7 @@ def _unit(written: str, stem: str, words: Words) -> Unit:
 
 
 def _looks_explicit(text: str) -> bool:
-    """Operators count in capitals among other words; a text that is all capitals is somebody shouting."""
+    """Whether a text uses explicit syntax; in a text that is all capitals, AND and OR are ordinary words."""
     lexemes = text.split()
     operators = [word for word in lexemes if word in _OPERATORS]
     others = [word for word in lexemes if word not in _OPERATORS]

@@ -1,4 +1,4 @@
-"""Orders the first hits of a question again by what a reranking service says of each text."""
+"""Reorders the first hits of a question by the scores of a reranking service."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 
     FindReranker = Callable[[], "Reranker | None"]
 
-RERANKED = 30  # hits that are sent: what stands further down is seldom shown
+RERANKED = 30  # hits that are sent; lower ones are seldom shown
 _LONGEST = 2_000  # characters of each text
+# A person waits for the search, so a service that fails is left alone for a minute.
 _SECONDS, _ASKED_AGAIN_AFTER = 10.0, 60.0
-# The first hit of the words gives way only to a text that the service puts so far above it, of the whole range.
+# The first hit by words gives way only to a text that the service scores higher by this share of the scores' range.
 _EVIDENCE = 0.5
 
 
@@ -32,7 +33,7 @@ class Reranker:
 
     def scores(self, question: str, texts: list[str]) -> list[float]:
         """How well each text answers the question; higher is better, on any scale."""
-        import httpx  # only who names a service pays for loading it
+        import httpx  # loaded only if a service is configured
 
         from hermes.llm.transport import shared_client
 
@@ -49,7 +50,7 @@ class Reranker:
 
 
 class Reranking:
-    """Asks the reranker that the settings name, if any; one that does not answer is left alone for a minute."""
+    """Asks the reranker that the settings name, if any; after a failure, it is not asked for a minute."""
 
     def __init__(self, find: FindReranker | None) -> None:
         self._find = find
@@ -57,12 +58,13 @@ class Reranking:
         self._asked_again = 0.0
 
     def is_on(self) -> bool:
+        """Whether a reranker is configured and has not failed within the last minute."""
         if self._find is not None:
             self._reranker, self._find = self._find(), None
         return self._reranker is not None and time.monotonic() >= self._asked_again
 
     def reorder(self, question: str, results: SearchResults) -> None:
-        """Adds the service's score to that of the words, each as a share of its best."""
+        """Adds the service's scores to those by words, each as a share of the best; on a failure, keeps the order."""
         hits = results[:RERANKED]
         if self._reranker is None or len(hits) < 2:  # noqa: PLR2004 - one cannot be ordered
             return

@@ -27,12 +27,14 @@ class Excerpt:
     mask: Callable[[str], str] | None
 
     def text(self) -> str:
+        """The whole text of the message, or of its tool calls if it says nothing, with secrets masked."""
         content, calls = self.row[4], self.row[6]
         text = (readable(unpacked(content)) if content else "") or called(calls)
         return self.mask(text) if self.mask else text
 
     def cut(self) -> str:
-        # The whole is masked, because a snippet may begin inside a key, or mark a part of it.
+        """The part of the text that shows why the message was found."""
+        # Mask first and cut later: a cut inside a key would leave a part that no mask recognises.
         return self.snippets.of(self.text())
 
 
@@ -53,17 +55,17 @@ class Hit:
 
     @cached_property
     def snippet(self) -> str:
-        """The place where the words stand, cut out of the text when somebody looks at it: most hits nobody does."""
+        """The part of the text with the words, cut out on first use, because most hits are never shown."""
         return self.excerpt.cut()
 
 
 class SearchResults(list[Hit]):
     """Hits, best first; `note` says what a person should know about how the query was understood.
 
-    `mode` is "coverage" when hits are spread over the whole time of a topic instead of ranked by similarity alone.
-    `confidence` is how much of a question its best hits hold, from 0 to 1; `weak` hits hold so little that they are
-    likely to be about something else. `searched` counts the sessions that have messages.
-    `variants` are the words that were looked for beside a word of the query, or in the place of one that nobody wrote.
+    `mode` is "coverage" if hits are spread over a topic's whole history instead of ranked by similarity alone.
+    `confidence` is how much of a question its best hits contain, from 0 to 1; `weak` hits contain so little that they
+    are probably about something else. `searched` counts the sessions that have messages. `variants` are other forms
+    that were searched as well as a word of the query, or instead of one that no message contains.
     """
 
     note: str | None = None
@@ -76,7 +78,7 @@ class SearchResults(list[Hit]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filters:
-    """What narrows a search: all of them are about messages of the owner, and none of them widens it."""
+    """The filters of a search; every filter selects among the owner's messages, and none adds any."""
 
     roles: Collection[str] | None = None
     sources: Collection[str] | None = None
@@ -91,10 +93,11 @@ class Filters:
     mode: Literal["auto", "relevance", "coverage"] = "auto"
     now: float | None = None
     explain: bool = False
-    mask: Callable[[str], str] | None = None  # what a message goes through before a snippet is cut out of it
+    mask: Callable[[str], str] | None = None  # takes the secrets out of a text before a snippet is cut
 
     @property
     def about_sessions(self) -> bool:
+        """Whether a filter depends on the session of a message, which must then be looked up."""
         return bool(
             self.sources is not None
             or self.exclude_sources
@@ -107,17 +110,20 @@ class Filters:
 
     @property
     def narrow(self) -> bool:
+        """Whether any filter applies."""
         return self.about_sessions or self.roles is not None
 
     @property
     def selective(self) -> bool:
-        """Whether most messages that hold the words may be refused, so that more have to be looked at.
+        """Whether filters may reject most of the messages with the words, so that more must be looked at.
 
-        What the person and the assistant said is nearly all of the index of what was said.
+        A filter that allows the person and the assistant rejects almost nothing: they said nearly everything in the
+        index. The web page and `session_search` always use that filter.
         """
         return self.about_sessions or not {"user", "assistant"}.issubset(self.roles or ("user", "assistant"))
 
     def allow(self, session: Session) -> bool:
+        """Whether the messages of a session may be found at all; `allow_message` then checks role and time."""
         return (
             (self.sources is None or session.source in self.sources)
             and session.source not in self.exclude_sources
@@ -127,6 +133,7 @@ class Filters:
         )
 
     def allow_message(self, role: str, timestamp: float, session: Session) -> bool:
+        """Whether a message of an allowed session passes the filters by role and time."""
         if self.roles is not None and role not in self.roles:
             return False
         # A session that was imported has the right date; its messages may carry the time of the import.
@@ -136,12 +143,12 @@ class Filters:
         )
 
 
-BEFORE, WIDTH = 48, 240
-_READ = 20_000
+BEFORE, WIDTH = 48, 240  # characters before the first word, and of the whole snippet
+_READ = 20_000  # characters of a message in which the best place is looked for
 
 
 class Snippets:
-    """Cuts out of a message the place where most of a query's words stand together."""
+    """Cuts out of a message the part that contains most of a query's words."""
 
     def __init__(self, query: Query, words: Words) -> None:
         self._words = words
@@ -164,7 +171,7 @@ class Snippets:
         return f"{'…' if start else ''}{shown.strip()}{'…' if end < len(text) else ''}"
 
     def _places(self, text: str) -> Iterator[tuple[int, int, int]]:
-        """(start, end, which word) in characters; pairs of unspaced script are looked for as they are written."""
+        """(start, end, number of the word) in characters; in scripts without spaces, pairs are searched as written."""
         stems = self._stems
         places = self._words.places(text)
         found = [(first, last, stems[token]) for first, last, token in places if token in stems]
@@ -189,7 +196,7 @@ def _in_characters(data: bytes, first: int, last: int, number: int) -> tuple[int
 
 
 def _best_start(found: list[tuple[int, int, int]]) -> int:
-    """Where the stretch begins that holds most of the words; its end moves along with its beginning."""
+    """Where the part with most of the words begins, found by a window that slides over the places."""
     inside: dict[int, int] = {}
     best = most = end = 0
     for start, _, leaving in found:
@@ -214,7 +221,7 @@ def _marked(text: str, start: int, end: int, found: list[tuple[int, int]]) -> st
 
 
 def _merged(found: list[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Overlapping pairs of characters read as one stretch."""
+    """Joins overlapping pairs of characters, so that they are marked once."""
     current: tuple[int, int] | None = None
     for first, last in found:
         if current is not None and first < current[1]:

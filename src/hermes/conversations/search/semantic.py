@@ -1,6 +1,6 @@
 """Adds nearness in meaning to a search by words: embeddings, their vectors, and one more ranking signal.
 
-The extra's package is used for its data only (a table of word vectors and a tokenizer): no network, no model to run.
+Hermes uses only the data of the extra's package (a table of word vectors and a tokenizer): no network, no model to run.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ INSTALL = f"{command('semantic')} brings it, or set recall.semantic to off"
 _WEIGHTS = os.path.join("weights", "l2_supercat_256.safetensors")
 _TOKENIZER = os.path.join("tokenizers", "l2_supercat_tokenizer_config.json")
 _DIMENSIONS = 256
-_LARGEST_HEADER = 1 << 20
+_LARGEST_HEADER = 1 << 20  # bytes; a longer header means that the file is not what we expect
 _WORDS_KEPT = 30_000
 _MANY = 256
-_SENT_AT_ONCE, _SENT_OF_TEXT, _ENDPOINT_SECONDS = 64, 2_000, 10.0
-_ASKED_AGAIN_AFTER = 60.0  # seconds, when an endpoint failed: no search waits for it meanwhile
+_SENT_AT_ONCE, _SENT_OF_TEXT, _ENDPOINT_SECONDS = 64, 2_000, 10.0  # texts per request, characters of each, timeout
+_ASKED_AGAIN_AFTER = 60.0  # seconds after a failure of an endpoint, in which no search waits for it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedding:
-    """A function from texts to rows of numbers, one per text; a row of zeros says that it cannot tell the meaning.
+    """A function from texts to rows of numbers, one per text; a row of zeros means that it knows no meaning.
 
-    `name` stands for everything that decides the numbers: vectors made under another name are made again. `related` is
-    the cosine from which on two texts have something to do with each other.
+    `name` stands for everything that determines the numbers: vectors made under another name are made again. `related`
+    is the cosine above which two texts have something to do with each other.
     """
 
     name: str
     dimensions: int
     embed: Callable[[list[str]], Any]
     related: float = 0.25
-    sentences: bool = False  # a model that reads whole sentences, so that it can tell short turns apart, too
+    sentences: bool = False  # a model that reads whole sentences, so it also distinguishes short turns
     per_search: int = 2_000  # messages whose vectors are made before a search
 
 
 def static_vectors(setting: str = "auto") -> Embedding | None:
-    """The extra's embedding: "auto" gives None where it is not installed, "on" says so at the first search."""
+    """The extra's embedding; if it is not installed, "auto" gives None, and "on" reports that at the first search."""
     if setting == "off" or (setting == "auto" and find_spec(PACKAGE) is None):
         return None
     return Embedding(
@@ -68,11 +68,11 @@ def static_vectors(setting: str = "auto") -> Embedding | None:
 
 
 class NoVectors(StorageError):
-    """An endpoint did not answer, or not with vectors."""
+    """An embeddings endpoint failed, or answered with something else than vectors."""
 
 
 def endpoint(url: str, model: str, key: str = "") -> Embedding:
-    """The embedding of an OpenAI-compatible API (`URL/embeddings`); its first answer says how long vectors are."""
+    """The embedding of an OpenAI-compatible API (`URL/embeddings`); its first answer shows how long vectors are."""
 
     def embed(texts: list[str]) -> Any:
         rows: list[list[float]] = []
@@ -87,7 +87,7 @@ def endpoint(url: str, model: str, key: str = "") -> Embedding:
 
 
 def _embedded(url: str, model: str, key: str, texts: list[str]) -> list[list[float]]:
-    import httpx  # only who names an endpoint pays for loading it
+    import httpx  # loaded only if an endpoint is configured
 
     from hermes.llm.transport import shared_client
 
@@ -109,7 +109,7 @@ def _embedded(url: str, model: str, key: str, texts: list[str]) -> list[list[flo
 
 @cache
 def _loaded() -> _StaticVectors:
-    """The package is not imported, because that would load an HTTP client and much else."""
+    """The vectors of the installed package, which is not imported: that would load an HTTP client and much more."""
     found = find_spec(PACKAGE)
     if found is None or not found.submodule_search_locations:
         raise ExtraMissing(f"searching by meaning needs the package {PACKAGE}, which is not installed: {INSTALL}")
@@ -117,7 +117,7 @@ def _loaded() -> _StaticVectors:
 
 
 class _StaticVectors:
-    """One vector per token, averaged: cheap enough to be made for every message."""
+    """Averages one vector per token, which is cheap enough to do for every message."""
 
     def __init__(self, folder: str) -> None:
         try:
@@ -132,14 +132,14 @@ class _StaticVectors:
             raise ExtraMissing(f"the vectors of {PACKAGE} cannot be loaded ({error}): {INSTALL}") from error
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
-        # A few thousand words make up most of what people write; looking them up takes a tenth of splitting them again.
+        # A few thousand words make up most of what people write; a lookup takes a tenth of the time of splitting them.
         self._tokens = lru_cache(maxsize=_WORDS_KEPT)(self._split)
 
     def embed(self, texts: list[str]) -> Any:
+        """One row per text, the average of its words' vectors; zeros for text that the table does not cover."""
         np = self._numpy
-        if (
-            len(texts) >= _MANY
-        ):  # 32 MB and 60 ms, once, make each of many texts twice as fast; a question needs neither
+        # 32 MB and 60 ms, once, make each of many texts twice as fast; a single question needs neither.
+        if len(texts) >= _MANY:
             self._table = np.asarray(self._table, dtype=np.float32)
         rows = np.zeros((len(texts), _DIMENSIONS), dtype=np.float32)
         for at, text in enumerate(texts):
@@ -156,13 +156,13 @@ class _StaticVectors:
 
 
 def _is_known_script(text: str) -> bool:
-    """The vectors were learnt from English; what is mostly written in other scripts falls into meaningless pieces."""
+    """Whether most letters are Latin: the vectors were learnt from English, and other scripts become mere pieces."""
     letters = [letter for letter in text[:400] if letter.isalpha()]
     return sum(letter < "\u0250" for letter in letters) * 2 > len(letters)
 
 
 def _mapped(path: str) -> Any:
-    """The only tensor of a safetensors file, mapped rather than read: most of its rows are never needed."""
+    """The only tensor of a safetensors file, mapped into memory, because most of its rows are never needed."""
     import numpy as np
 
     with open(path, "rb") as file:
@@ -177,23 +177,25 @@ def _mapped(path: str) -> Any:
     return np.memmap(path, dtype="<f2", mode="r", offset=start, shape=tuple(tensor["shape"]))
 
 
-# Keeps a vector of meaning for every message of an owner beside the messages, and finds those nearest to a text.
+# Keeps a vector of meaning for every message of an owner in the same database, and finds those nearest to a text.
 #
-# Vectors are one signed byte per dimension. They are made after the text index, a bounded number before each search,
-# and held in memory as one matrix: the newest `MOST` messages are compared, all of them at once.
+# A vector has one signed byte per dimension. Vectors are made after the text index, a bounded number before each
+# search, and are kept in memory as one matrix, so that the newest `MOST` messages are compared all at once.
 
 MOST = 100_000
-_FAR_BEHIND = 2_000  # waiting sessions: a search does a little, so that each is quick, and `sessions optimize` the rest
+# With so many sessions waiting, a search makes only a few vectors, because 2,000 take about one CPU second. `hermes
+# sessions optimize` makes the rest.
+_FAR_BEHIND = 2_000
 _PER_SEARCH_THEN = 128
-_BATCH_BLOCKS = 64
-_BLOCKS_AT_ONCE = 512
+_BATCH_BLOCKS = 64  # blocks of messages embedded in one transaction
+_BLOCKS_AT_ONCE = 512  # blocks of vectors read by one statement
 _SPOKEN = ("user", "assistant")
-_LONGEST = 8_000  # characters; the average of so many words hardly moves any more
-_ROWS_AT_ONCE = 512  # so many stay in the processor's cache: a seventh of the time of 4,096
+_LONGEST = 8_000  # characters; more words hardly change the average
+_ROWS_AT_ONCE = 512  # so many rows fit into the processor's cache, which takes a seventh of the time of 4,096
 
 
 class Vectors:
-    """Embeddings of messages: made in the background, compared at search time."""
+    """The vectors of an owner's messages: made before searches, and compared with the vector of a question."""
 
     def __init__(self, store: Conversations, embedding: Embedding) -> None:
         self._store = store
@@ -210,10 +212,11 @@ class Vectors:
 
     @property
     def reads_sentences(self) -> bool:
+        """Whether the embedding is a model that reads whole sentences."""
         return self._embedding.sentences
 
     def embed_waiting(self, most: int | None = None) -> int:
-        """Makes the vectors that are missing, newest sessions first; returns of how many messages."""
+        """Makes missing vectors, newest sessions first; returns for how many messages."""
         done = 0
         while (most is None or done < most) and self._store.damage is None:
             step = self._embed_some(_BATCH_BLOCKS if most is None else min(_BATCH_BLOCKS, -(-(most - done) // BLOCK)))
@@ -223,11 +226,12 @@ class Vectors:
         return done
 
     def embed_before_search(self) -> None:
+        """Makes some of the missing vectors, few enough for a person to wait for the search."""
         most = self._embedding.per_search
         self.embed_waiting(min(most, _PER_SEARCH_THEN) if self._rows.waits_for_many(_FAR_BEHIND) else most)
 
     def similarities(self, text: str) -> tuple[Any, Any] | None:
-        """Ids of the newest messages in ascending order and the cosine of each; None when there is nothing to tell."""
+        """Ids of the newest messages, ascending, with the cosine of each; None if there is nothing to compare."""
         self._read_newer()
         np = self._numpy
         asked = np.asarray(self._embedding.embed([text]), dtype=np.float32)[0]
@@ -252,7 +256,7 @@ class Vectors:
             finished.append((session, reached))
         if not blocks and not finished:
             return None
-        made = list(self._made(blocks))  # outside of the transaction: others can write meanwhile
+        made = list(self._made(blocks))  # outside the transaction, so that others can write
         self._rows.keep(made, finished)
         return sum(count for _, count in blocks)
 
@@ -271,7 +275,7 @@ class Vectors:
             at += count
 
     def _packed(self, rows: Any) -> Any:
-        """Signed bytes whose largest is 127: what is lost does not change an order, and the length is not needed."""
+        """Rounds to signed bytes, the largest 127: cosines need no lengths, and rounding hardly changes an order."""
         np = self._numpy
         rows = np.asarray(rows, dtype=np.float32)
         largest = np.abs(rows).max(axis=1, keepdims=True)
@@ -281,9 +285,8 @@ class Vectors:
         newer = self._rows.newer(self._seen, self._oldest) if self._seen else []
         for row in newer:
             self._take(*row)
-        if self._rows.count(self._oldest) != len(
-            self._blocks
-        ):  # the first time, or something was deleted, perhaps by another program
+        # Counts differ the first time, and after something was deleted, perhaps by another program.
+        if self._rows.count(self._oldest) != len(self._blocks):
             self._read_all()
         elif newer:
             self._assemble()
@@ -291,7 +294,7 @@ class Vectors:
             self._forget_damaged()
 
     def _read_all(self) -> None:
-        """The newest blocks, until there are enough messages; what is older is not compared."""
+        """Reads the newest blocks until there are enough messages; older ones are not compared."""
         self._blocks.clear()
         self._oldest = count = 0
         below = 1 << 62
@@ -335,7 +338,7 @@ class Vectors:
         )
 
     def _forget_damaged(self) -> None:
-        """Damaged vectors are no loss: they are made again from the text, which has a checksum of its own."""
+        """Deletes damaged vectors, which loses nothing: the text has its own checksum, and they are made again."""
         damaged = self._damaged.copy()
         self._damaged.clear()
         self._rows.forget(damaged)
@@ -353,22 +356,22 @@ def _numpy() -> Any:
     return np
 
 
-# Adds nearness in meaning to a search by words: more candidates, and one more signal that follows the words' lead.
+# Adds nearness in meaning to a search by words: more candidates, and one more signal added to the score of the words.
 #
-# The extra signal counts fully among long turns, whose average says what they are about, and hardly in a chat of
-# short ones, where static vectors mostly tell greetings from greetings.
+# The signal counts fully for long turns, whose average says what they are about, and hardly for short ones: the average
+# of a few static vectors says little about a turn.
 
-NEAREST = 64
-NEAREST_FILTERED = 4_000
+NEAREST = 64  # messages added to the candidates
+NEAREST_FILTERED = 4_000  # messages among which a filter selects
 _WEIGHT = 1.8
-_SHARE_AMONG_SHORT = 0.05
+_SHARE_AMONG_SHORT = 0.05  # of that weight, in sessions of short turns
 _SHORT_TURN = 60.0  # words
 ONLY_NEAR = "no message holds these words; shown are the nearest in meaning"
 
 
 @dataclass(frozen=True, slots=True)
 class Nearness:
-    """How near the messages of an owner are to one question."""
+    """How near in meaning the messages of an owner are to one question."""
 
     nearest: dict[int, float] = field(repr=False)  # the best of them, best first, with their cosines
     _ids: Any
@@ -376,13 +379,13 @@ class Nearness:
     sentences: bool = False
 
     def share(self, message_id: int) -> float:
-        """From 0 for what is no nearer than the average message to 1 for the nearest of all."""
+        """From 0 for messages no nearer than the average to 1 for the nearest of all."""
         at = int(self._ids.searchsorted(message_id))
         return float(self._shares[at]) if at < len(self._ids) and self._ids[at] == message_id else 0.0
 
 
 class Meaning:
-    """The vectors of one owner, opened at the first question; without the extra there is only a note that says so."""
+    """Search by meaning for one owner; opens the vectors at the first question, and notes if they are unavailable."""
 
     def __init__(self, store: Conversations, find: Find | None) -> None:
         self._store = store
@@ -393,7 +396,7 @@ class Meaning:
         self.note: str | None = None
 
     def embed_waiting(self, most: int | None = None) -> int:
-        """Makes vectors that are missing; 0 when meaning is not searched."""
+        """Makes missing vectors and returns for how many messages; 0 if search by meaning is off."""
         try:
             vectors = self._opened()
             return vectors.embed_waiting(most) if vectors else 0
@@ -402,7 +405,7 @@ class Meaning:
             return 0
 
     def near(self, question: str, *, filtered: bool) -> Nearness | None:
-        """None when words must do alone: without the extra, or when the vectors cannot be written or read now."""
+        """Compares a question with all messages; None without the extra, or if the vectors are not available now."""
         if self._store.damage is not None or time.monotonic() < self._asked_again:
             return None
         try:
@@ -415,7 +418,7 @@ class Meaning:
         except ExtraMissing as error:
             self._give_up(error)
             return None
-        except StorageError as error:  # a full disk or a busy file: no reason to refuse what can be found by words
+        except StorageError as error:  # a full disk or a busy file must not stop a search by words
             self.note = f"searched by words alone: {error}"
             if isinstance(error, NoVectors):
                 self._asked_again = time.monotonic() + _ASKED_AGAIN_AFTER
@@ -437,7 +440,7 @@ class Meaning:
 
     def _nearness(self, ids: Any, cosines: Any, most: int) -> Nearness:
         low = float(cosines.mean())
-        # Where nothing is really near, the least far must not count as much as an answer would.
+        # If nothing is really near, the nearest must not count as much as an answer would.
         span = max(float(cosines.max()) - low, self._related)
         best = cosines.argsort()[::-1][:most]
         nearest = {int(ids[at]): float(cosines[at]) for at in best if cosines[at] >= self._related}
@@ -446,10 +449,10 @@ class Meaning:
 
 
 def fuse(candidates: list[Candidate], nearness: Nearness) -> list[Candidate]:
-    """Adds the nearness of each to the score that its words gave it; best first.
+    """Adds each candidate's nearness to its score by words; returns them best first.
 
-    A model that reads sentences counts among short turns, too, and only behind the first hit of the words: it knows
-    what is alike, and seldom which of two turns is the answer.
+    A model that reads sentences also counts for short turns, but only for the ranks below the first hit by words: it
+    knows which texts are alike, but seldom which of two turns is the answer.
     """
     lengths: dict[int, list[int]] = defaultdict(list)
     for candidate in candidates:
