@@ -1,12 +1,12 @@
-"""`ContextCompressor`: the built-in context engine. Four phases, several summarisers, nothing dropped silently.
+"""`ContextCompressor`: the built-in context engine, which replaces the middle of a conversation by a summary block.
 
     compressor = ContextCompressor(context_length=200_000, summarise=helper, main_summarise=main)
     if compressor.should_compress(prompt_tokens):
         done = compressor.compact(messages, ids=ids, counts=counts)
-        …archive done.replaced, go on with done.messages, tell the person done.notice, store compressor.breaker…
+        …archive done.replaced, continue with done.messages, show done.notice, store compressor.breaker…
 
-It reads no clock of its own but the one handed in, keeps nothing but counters, and calls a model only through the
-functions it was given.
+It uses only the clock it was given, keeps no state but counters, and calls models only through the functions it was
+given.
 """
 
 from __future__ import annotations
@@ -72,33 +72,34 @@ if TYPE_CHECKING:
     Ids = Sequence[int | None]
     Summariser = Callable[[str, int], str]
 
-EXTRACT = "extract"
-_KEPT_SHARE = 1 / 3  # of the summary's budget
+EXTRACT = "extract"  # who made a summary, when no model did
+# Shares of the summary's budget, for the other sections of the block.
+_KEPT_SHARE = 1 / 3
 _LEDGER_SHARE = 1 / 5
 _POINTERS_SHARE = 1 / 4
-SUMMARY_RATIO = 0.20
+SUMMARY_RATIO = 0.20  # size of a summary relative to what it replaces, within these bounds in tokens:
 SUMMARY_LEAST = 2_000
 SUMMARY_MOST = 12_000
 SUMMARY_SHARE_OF_WINDOW = 0.05
-HYGIENE_THRESHOLD = 0.85
-HYGIENE_MESSAGES = 4
+HYGIENE_THRESHOLD = 0.85  # share of the window from which on a turn waits for a compaction
+HYGIENE_MESSAGES = 4  # with fewer, nothing is compacted before a message is handled
 _PAYS = 0.10  # of the tokens; a compaction that saves less costs more than it brings
-_FEWEST_FACTS = 200
-_TOKENS_PER_FACT = 16  # of the summary's budget: about as many as the block can keep word for word
+_FEWEST_FACTS = 200  # facts that are looked for at least
+_TOKENS_PER_FACT = 16  # of the summary's budget; that yields about as many facts as the block has room for
 _TOO_LITTLE = "it would save less than a tenth"
 NO_SUMMARY = "no model could summarise"
-_ROUGH_TOLERANCE = 0.05
+_ROUGH_TOLERANCE = 0.05  # by how much an estimate may exceed the threshold before it counts
 TRIPS_AFTER = 2  # compactions in a row after which the prompt was still too large
 TRANSIENT = (60.0, 300.0, 900.0)  # seconds without the model after the first, second and further failure
-OTHER = 60.0
+OTHER = 60.0  # seconds without the model after an unusable answer or any other failure
 REGROWTH = 0.10  # of the window: when the prompt grew by that much, another try may pay
 
 
 @dataclass(frozen=True, kw_only=True)
 class Breaker:
-    """How the last compactions and summaries went.
+    """A circuit breaker: how the last compactions and summaries went, stored with the session.
 
-    Nothing but a prompt below the threshold clears it: no end of a session, no restart.
+    Only a prompt below the threshold resets the compactions, only an answer a model's failures; a restart does not.
     """
 
     ineffective: int = 0
@@ -111,22 +112,24 @@ class Breaker:
     error: str = ""
 
     def blocks(self, prompt_tokens: int, context_length: int) -> bool:
-        """Whether compaction by itself would only thrash now; a person may still ask for it."""
+        """Whether an automatic compaction would be useless now; a person may still ask for one."""
         return self.ineffective >= TRIPS_AFTER and prompt_tokens < self.tokens + context_length * REGROWTH
 
     def may_ask(self, who: str, now: float) -> bool:
+        """Whether the model ("helper" or "main") may be called again after its last failure."""
         until = self.helper_until if who == "helper" else self.main_until
-        return not now < until <= now + TRANSIENT[-1]  # further ahead: the clock was wrong when it was stored
+        return not now < until <= now + TRANSIENT[-1]  # later than any pause: the clock was wrong when it was stored
 
     def compacted(self) -> Breaker:
+        """Notes a compaction; `read` decides later whether it helped."""
         return replace(self, waiting=True)
 
     def could_not_compact(self, prompt_tokens: int) -> Breaker:
-        """A pass found nothing worth taking out."""
+        """Notes a pass that found nothing worth taking out."""
         return replace(self, ineffective=self.ineffective + 1, tokens=prompt_tokens, waiting=False)
 
     def read(self, prompt_tokens: int, threshold: int) -> Breaker:
-        """What the provider counted: the first figure after a compaction tells whether it helped."""
+        """Takes the prompt size a provider counted: the first one after a compaction shows whether it helped."""
         if prompt_tokens < threshold:
             return replace(self, ineffective=0, waiting=False, tokens=0) if self.ineffective or self.waiting else self
         if self.waiting:
@@ -134,21 +137,24 @@ class Breaker:
         return self
 
     def failed(self, who: str, error: str, now: float, *, transient: bool) -> Breaker:
+        """Notes a failed summary; the model is not called for a while, longer each time if the failure is transient."""
         failures = (self.helper_failures if who == "helper" else self.main_failures) + 1
         pause = TRANSIENT[min(failures, len(TRANSIENT)) - 1] if transient else OTHER
         changes: dict[str, Any] = {f"{who}_failures": failures, f"{who}_until": now + pause, "error": error}
         return replace(self, **changes)
 
     def answered(self, who: str) -> Breaker:
+        """Notes that a model wrote a usable summary, which clears its failures."""
         changes: dict[str, Any] = {f"{who}_failures": 0, f"{who}_until": 0.0, "error": ""}
         return replace(self, **changes)
 
     def as_dict(self) -> dict[str, Any]:
+        """The value as it is stored with the session."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any] | None) -> Breaker:
-        """The stored value; fields that are missing or of another kind start fresh."""
+        """Reads a stored value; fields that are missing or of another type get their defaults."""
         fresh = cls().as_dict()
         known: dict[str, Any] = {}
         for name, default in fresh.items():
@@ -160,11 +166,11 @@ class Breaker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """What a compaction made of a history. `ids` stand beside `messages`: None for what was written just now."""
+    """The result of a compaction. `ids` belong to `messages`, in the same order; None for messages it wrote."""
 
     messages: list[dict[str, Any]]
     ids: list[int | None]
-    replaced: list[int]  # messages that left the context, or stayed in a shorter form: archive these first
+    replaced: list[int]  # ids to archive first: messages that left the context or were shortened
     how: str  # "helper", "main", "helper in 3 pieces", "extract", or "unchanged"
     reason: str = ""  # why nothing was changed
     kept_exactly: int = 0
@@ -174,14 +180,15 @@ class Compaction:
 
     @property
     def changed(self) -> bool:
+        """Whether anything was compacted; if not, `reason` says why."""
         return self.how != "unchanged"
 
     def followed_by(self, messages: Messages, ids: Sequence[int]) -> Compaction:
-        """The same with messages behind it that took no part."""
+        """Appends messages that took no part in the compaction."""
         return replace(self, messages=[*self.messages, *messages], ids=[*self.ids, *ids]) if messages else self
 
     def extended(self, lines: Sequence[str]) -> Compaction:
-        """The same with these lines among what its block keeps exactly."""
+        """Adds lines to the "kept exactly" section of the block."""
         at = next((at for at, message in enumerate(self.messages) if is_block(message)), None)
         if at is None or not lines:
             return self
@@ -211,7 +218,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """The text that replaces the middle, who made it, and what failed before."""
+    """A summary of the middle, who made it, and which attempts failed before."""
 
     text: str
     how: str
@@ -224,11 +231,11 @@ class _Model(NamedTuple):
     who: str
     ask: Summariser
     window: int
-    knows_all: bool  # has seen the conversation; one that has not may be somebody else's service
+    knows_all: bool  # has seen the conversation; for another model, credentials are masked
 
 
 class ContextCompressor(ContextEngine):
-    """The built-in context engine: head, summary block, tail."""
+    """The built-in context engine: keeps the head and tail of a context and replaces the middle by a block."""
 
     def __init__(
         self,
@@ -246,10 +253,10 @@ class ContextCompressor(ContextEngine):
         breaker: Breaker | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`breaker` is the one stored with the session.
+        """Sets thresholds, models and the `breaker` stored with the session.
 
-        `summarise` is the helper model with a window of `summary_context_length` tokens (the main model's when left
-        out), `main_summarise` the main model.
+        `summarise` calls the helper model with a window of `summary_context_length` tokens (by default as large as the
+        main model's), and `main_summarise` calls the main model.
         """
         self.enabled = enabled
         self.threshold_percent = min(max(threshold, 0.0), 1.0)
@@ -269,10 +276,12 @@ class ContextCompressor(ContextEngine):
 
     @property
     def tail_token_budget(self) -> int:
+        """How many tokens of the newest messages stay as they are."""
         return int(self.threshold_tokens * self.target_ratio)
 
     @property
     def max_summary_tokens(self) -> int:
+        """The longest summary that fits the window: 5 % of it, and at most 12,000 tokens."""
         return max(int(min(self.context_length * SUMMARY_SHARE_OF_WINDOW, SUMMARY_MOST)), 1)
 
     def use_summarisers(
@@ -281,10 +290,11 @@ class ContextCompressor(ContextEngine):
         summary_context_length: int | None = None,
         main_summarise: Summariser | None = None,
     ) -> None:
+        """Replaces the models that write summaries; see `__init__`."""
         self._helper, self._helper_window, self._main = summarise, summary_context_length, main_summarise
 
     def summary_budget(self, content_tokens: int) -> int:
-        """A fifth of what is summarised, from 2,000 tokens up to 5 % of the window and 12,000."""
+        """The size of a summary: a fifth of the content, at least 2,000 tokens and at most `max_summary_tokens`."""
         return min(max(int(content_tokens * SUMMARY_RATIO), SUMMARY_LEAST), self.max_summary_tokens)
 
     def update_from_response(self, usage: Mapping[str, Any]) -> None:
@@ -321,7 +331,7 @@ class ContextCompressor(ContextEngine):
         force: bool = False,
         memory_context: str | None = None,
     ) -> list[dict[str, Any]]:
-        """The documents' call. Messages may carry their id as `_id`, so that the block can point to them."""
+        """Compacts as the interface of engines defines it; messages may carry their id as `_id` for the pointers."""
         given = [message.get("_id") for message in messages]
         ids = [each if isinstance(each, int) else None for each in given]
         done = self.compact(
@@ -342,10 +352,11 @@ class ContextCompressor(ContextEngine):
         memory_context: str = "",
         cut: Cut | None = None,
     ) -> Compaction:
-        """Compacts, or says why not; with `cut` exactly what it says.
+        """Compacts the middle, or the `cut` that is given; the result says why nothing was compacted.
 
-        `ids` and `counts` stand beside the messages. With `force` a person asked for it: breaker, cooldowns and thrift
-        are off. A `cut` without it says that there are too many messages: their number has to become smaller.
+        `ids` and `counts` belong to the messages, in the same order. With `force`, because a person asked for it,
+        breaker, pauses and the minimum saving are ignored. A `cut` without `force` means that there are too many
+        messages: then a smaller number is enough, even if few tokens are saved.
         """
         fewer = cut is not None and not force
         numbers = list(ids) if ids is not None else [None] * len(messages)
@@ -353,7 +364,7 @@ class ContextCompressor(ContextEngine):
             raise ValueError(f"{len(messages)} messages need as many ids, not {len(numbers)}")
         known = Counts(messages, counts)
         before = known.total(0, len(messages))
-        ceiling = before if cut is not None else self._tail_ceiling  # what somebody asked for touches nothing else
+        ceiling = before if cut is not None else self._tail_ceiling  # with a cut, nothing outside of it is shortened
         cut = cut or self._cut(messages, known)
         budget, refusal = self._worth(messages, known, cut, before, force=force or fewer)
         if refusal:
@@ -403,7 +414,7 @@ class ContextCompressor(ContextEngine):
         force: bool = False,
         cut: Cut | None = None,
     ) -> bool:
-        """Whether `compact` would ask a model for a summary of something whose removal pays; asks none itself."""
+        """Whether `compact` would call a model: there is enough to take out, and a model may be called now."""
         known = Counts(messages, counts)
         before = known.total(0, len(messages))
         chosen = cut or self._cut(messages, known)
@@ -412,7 +423,7 @@ class ContextCompressor(ContextEngine):
         return any(force or self.breaker.may_ask(model.who, self._clock()) for model in self._models())
 
     def summarised(self, task: Task) -> Attempt:
-        """Phase 3: a summary by the helper model, the helper in smaller pieces or the main model; else an extract."""
+        """Phase 3: gets a summary from the helper model or the main model; when none succeeds, makes an extract."""
         failures: list[str] = []
         for model in self._models() if task.ask else ():
             if not task.force and not self.breaker.may_ask(model.who, self._clock()):
@@ -432,7 +443,7 @@ class ContextCompressor(ContextEngine):
 
     @property
     def _tail_ceiling(self) -> int:
-        """What the tail may take at most: half of the threshold, so that head, block and growth find room."""
+        """The most the tail may take: half of the threshold, which leaves room for head, block and growth."""
         return max(self.tail_token_budget, self.threshold_tokens // 2)
 
     def _compacted(self, done: Compaction) -> Compaction:
@@ -452,7 +463,7 @@ class ContextCompressor(ContextEngine):
         )
 
     def _worth(self, messages: Messages, counts: Counts, cut: Cut, before: int, *, force: bool) -> tuple[int, str]:
-        """How many tokens a summary of the middle may take, and why it is not worth asking for one; "" when it is."""
+        """The budget of a summary of the middle, and why compacting is not worth it; "" when it is."""
         content = counts.total(cut.head, cut.tail) - (counts[cut.pinned] if cut.pinned is not None else 0)
         budget = self.summary_budget(content)
         if all(map(is_block, cut.middle(messages))):
@@ -470,7 +481,7 @@ class ContextCompressor(ContextEngine):
     def _ask(self, model: _Model, task: Task, failures: list[str]) -> Attempt | None:
         shown = task if model.knows_all else task.masked()
         transient = False
-        # A model that failed on the whole may be smaller than it says: half its window is tried once.
+        # The real window of a model may be smaller than stated, so a failure is followed by one try with half of it.
         for window in (model.window, model.window // 2):
             try:
                 text, calls = summarise(shown, model.ask, window)
@@ -494,6 +505,7 @@ class ContextCompressor(ContextEngine):
 
 
 def unchanged(messages: Messages, ids: Ids, tokens: int, reason: str, failures: tuple[str, ...] = ()) -> Compaction:
+    """The result of a compaction that changed nothing, with the reason."""
     return Compaction(
         messages=list(messages), ids=list(ids), replaced=[], how="unchanged", reason=reason, failures=failures,
         tokens_before=tokens, tokens_after=tokens,
@@ -522,7 +534,7 @@ def _assembled(
     leaving = [messages[at] for at in gone]
     left = chapters_of(leaving, [ids[at] for at in gone], shortened_ids(leaving), counts.sizes(gone))
     room, facts = round(task.budget * _KEPT_SHARE), [*task.facts, *facts_in(previous.summary)]
-    for_names = 0 if attempt.how == EXTRACT else NAMES_SHARE  # an extract has sections for them
+    for_names = 0 if attempt.how == EXTRACT else NAMES_SHARE  # an extract already has sections for names
     kept = keep_exactly(previous.kept, facts, Held(attempt.text), room, for_names)
     pointers = render_chapters([*previous.chapters, *left], round(task.budget * _POINTERS_SHARE))
     done = ledger(previous.ledger, leaving, round(task.budget * _LEDGER_SHARE))
@@ -546,7 +558,7 @@ def _assembled(
 
 
 def _with_note(messages: Messages, head: int) -> Messages:
-    """The head; a system message says from the first compaction on that there is a block."""
+    """The head; a system message in it gets a note, at the first compaction, that a block follows."""
     if not head or messages[0].get("role") != "system" or SYSTEM_NOTE in text_of(messages[0]):
         return messages[:head]
     content = messages[0].get("content")
@@ -558,9 +570,9 @@ def _with_note(messages: Messages, head: int) -> Messages:
 
 
 def _fitting_tail(messages: Messages, ids: Ids, counts: Counts, cut: Cut, ceiling: int) -> Messages:
-    """The tail as it is, unless it alone would fill the window.
+    """The tail unchanged, unless it exceeds its ceiling; then its tool results are cleared, the newest shortened.
 
-    Then its older tool results are cleared and the newest shortened: an overflow would end the conversation.
+    Otherwise the tail alone could overflow the window, and the conversation could not continue.
     """
     tail = messages[cut.tail :]
     if sum(counts[at] for at in range(cut.tail, len(messages))) <= ceiling:
@@ -583,22 +595,22 @@ def _tokens(messages: Messages, counts: Counts, message: dict[str, Any], at: int
     return estimate_sampled(content) if isinstance(content, str) else estimate_message(message)
 
 
-# The text that replaces the middle: asked of a model in prompts that fit its window, or extracted without one. A middle
-# that does not fit goes in pieces: the first gives notes, each further one brings them up to date.
+# The text that replaces the middle: requested from a model in prompts that fit its window, or extracted without one. A
+# middle that does not fit is sent in pieces: the model writes notes on the first and updates them with each other one.
 
-LONGEST = 6_000  # characters of one message that are ever shown
-ARGUMENTS = 4  # tool arguments get a quarter of a message's room
+LONGEST = 6_000  # characters of one message that a summariser sees at most
+ARGUMENTS = 4  # the arguments of a call get a quarter of that
 
 
 class Record:
-    """Messages with their ids, as a summariser reads them. Each is read when it is first shown."""
+    """Messages with their ids as a summariser reads them; each is prepared when it is first needed."""
 
     def __init__(self, messages: Sequence[Message], ids: Sequence[int | None], *, masked: bool = False) -> None:
-        """`masked` is for a model that has not seen the conversation."""
+        """`masked` hides credentials from a model that has not seen the conversation."""
         self._messages, self._ids = messages, ids
         self._masked = masked
         self._texts: dict[int, str] = {}
-        self._calls: dict[int, list[str]] = {}  # one line for each call, of the messages that have some
+        self._calls: dict[int, list[str]] = {}  # by message: one line per call
 
     def entries(self, places: Sequence[int], cap: int = LONGEST) -> list[str]:
         """The messages at these places, in about `cap` characters each."""
@@ -609,7 +621,7 @@ class Record:
         messages = self._messages
         texts = [excerpt(text_of(messages[at]), LONGEST) for at in places]
         calls = {at: _lines(messages[at]) for at in places if messages[at].get("tool_calls")}
-        if self._masked:  # all at once: that is much faster
+        if self._masked:  # all texts in one call, which is much faster
             masked = iter(mask_all([*texts, *chain.from_iterable(calls.values())]))
             texts = list(islice(masked, len(texts)))
             calls = {at: list(islice(masked, len(lines))) for at, lines in calls.items()}
@@ -631,16 +643,16 @@ def _lines(message: Message) -> list[str]:
     return [f"{tool}({excerpt(given, LONGEST // ARGUMENTS)})" for _, tool, given in calls_of(message)]
 
 
-MOST_PIECES = 8
+MOST_PIECES = 8  # model calls per summary; of a longer middle, the pieces show less of each message
 PROMPT_MARGIN = 0.9  # of a window; token counts are estimates
 _CAPS = (LONGEST, 2_000, 600, 200)  # characters shown of one message, from generous to tight
 _WORDS_PER_TOKEN = 0.6
-_NOTES_IN_WINDOW = 4  # a summary takes no more than such a part of a window
-_MEMORY_CONTEXT = 6_000
-_SMALLEST_ROOM = 200  # tokens for the conversation in one prompt; with less a summary makes no sense
+_NOTES_IN_WINDOW = 4  # a summary takes at most a quarter of the window of the model that writes it
+_MEMORY_CONTEXT = 6_000  # characters of what memory providers add to the prompt
+_SMALLEST_ROOM = 200  # tokens of the conversation per prompt; with less, a summary is pointless
 _FEWEST_CHARACTERS = 0.5  # per token; rare scripts need two tokens for one character
 _MOST_CHARACTERS = 8  # per token; prose has four to five
-_FRAME = 24  # characters of an entry beside the message's own
+_FRAME = 24  # characters of an entry besides the message: role, id, line break
 
 
 class SummaryFailed(HermesError):
@@ -653,7 +665,7 @@ class SummaryFailed(HermesError):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What is to be summarised and how: the messages with their ids, the notes so far, the room for the result."""
+    """A summary to be written: the messages with their ids, the earlier summary, the budget in tokens."""
 
     messages: Sequence[Message]
     ids: Sequence[int | None]
@@ -662,12 +674,12 @@ class Task:
     focus: str = ""
     memory_context: str = ""
     facts: Sequence[Fact] = ()  # what an extract is made of, when no model can summarise
-    ask: bool = True  # whether a model may be asked at all
-    force: bool = False  # a person asked: models that pause after a failure are asked, too
-    record: Record | None = None  # of what is shown to a model that may not see everything
+    ask: bool = True  # False for an extract without any model
+    force: bool = False  # a person asked for it: call models even while they pause after a failure
+    record: Record | None = None  # the messages with credentials masked, where that is needed
 
     def masked(self) -> Task:
-        """The same for a model that has not seen the conversation: it learns no credentials."""
+        """Returns the task with credentials masked, for a model that has not seen the conversation."""
         previous, focus, memory_context = mask_all((self.previous, self.focus, self.memory_context))
         return replace(
             self,
@@ -679,8 +691,8 @@ class Task:
 
 
 def summarise(task: Task, ask: Summariser, window: int) -> tuple[str, int]:
-    """The summary and the number of calls it took; SummaryFailed when no usable one came back."""
-    # Notes stand in every prompt and must leave room for the rest.
+    """Has a model write the summary; returns it with the number of calls. SummaryFailed when none is usable."""
+    # The notes are part of every prompt and must leave room for the rest.
     task = replace(task, budget=min(task.budget, window // _NOTES_IN_WINDOW))
     record = task.record or Record(task.messages, task.ids)
     if whole := _whole(task, record, round(window * PROMPT_MARGIN) - task.budget):
@@ -693,6 +705,7 @@ def summarise(task: Task, ask: Summariser, window: int) -> tuple[str, int]:
 
 
 def build_prompt(task: Task, entries: Sequence[str], notes: str) -> str:
+    """The prompt for a summary of these entries, which updates `notes` when there are any."""
     parts = [prose("summarise").format(words=f"{round(task.budget * _WORDS_PER_TOKEN):,}")]
     if notes:
         parts += [prose("update"), f"<notes>\n{notes}\n</notes>"]
@@ -700,6 +713,7 @@ def build_prompt(task: Task, entries: Sequence[str], notes: str) -> str:
         parts.append(prose("focus").format(topic=task.focus))
     if task.memory_context:
         parts.append(f"<memory>\n{excerpt(task.memory_context, _MEMORY_CONTEXT)}\n</memory>")
+    # Text of the conversation must not close the tag it is quoted in.
     shown = [entry.replace("</session", "</ session") for entry in entries]
     return "\n".join(["\n\n".join(parts), "\n<session>", *shown, "</session>"])
 
@@ -715,7 +729,7 @@ def _room(task: Task, window: int) -> int:
 
 
 def _whole(task: Task, record: Record, room: int) -> str:
-    """The prompt with all of the conversation; "" when it takes more than `room` tokens."""
+    """The prompt with the whole conversation; "" when it exceeds `room` tokens."""
     contents = [message.get("content") for message in task.messages]
     if sum([len(content) for content in contents if type(content) is str]) >= room * _MOST_CHARACTERS:
         return ""
@@ -724,9 +738,9 @@ def _whole(task: Task, record: Record, room: int) -> str:
 
 
 def cut_in_pieces(messages: Sequence[Message], record: Record, room: int) -> list[str]:
-    """The record of the middle as texts of at most `room` tokens each, at most `MOST_PIECES` of them."""
+    """Cuts the record into at most `MOST_PIECES` texts of at most `room` tokens each, showing less where needed."""
     sizes = list(map(_size, messages))
-    filling = 0.8  # estimates of single messages and of the whole differ, so pieces are not filled to the brim
+    filling = 0.8  # estimates of messages and of the whole differ, so leave a margin
     pieces = _packed(_entries(record, messages, sizes, round(room * filling)), room)
     while len(pieces) > MOST_PIECES:
         filling /= 2
@@ -749,7 +763,7 @@ def _ask(ask: Summariser, prompt: str, budget: int) -> str:
 
 
 def _entries(record: Record, messages: Sequence[Message], sizes: Sequence[int], room: int) -> list[str]:
-    """One text per message. The cap per message falls until all fit into the pieces; then the oldest results go."""
+    """One text per message, with the largest cap at which all fit into the pieces; else a sample (`_sampled`)."""
     places = range(len(sizes))
     sample = "\n".join(record.entries(places[:: max(len(places) // 24, 1)]))
     per_token = max(len(sample) / max(estimate(sample), 1), _FEWEST_CHARACTERS)
@@ -759,7 +773,7 @@ def _entries(record: Record, messages: Sequence[Message], sizes: Sequence[int], 
 
 
 def _sampled(record: Record, messages: Sequence[Message], space: int) -> list[str]:
-    """Too many messages even when each is short: what people said first, evenly thinned, with the gaps counted."""
+    """A sample of too many messages: an even selection of the person's, then the newest others, with gaps counted."""
     cap = _CAPS[-1]
     most = max(space // (cap + _FRAME), 1)
     places = range(len(messages))
@@ -791,9 +805,9 @@ def _size(message: Message) -> int:
 
 
 def _packed(entries: list[str], room: int) -> list[str]:
-    """Entries joined to texts of at most `room` tokens; one that is larger than that is cut.
+    """Joins entries to texts of at most `room` tokens and cuts an entry that is larger than that.
 
-    They are weighed by their length; when a sample of the result says that this was too little, each is looked at.
+    Sizes are derived from lengths first; if a sample shows that a text became too large, each entry is estimated.
     """
     whole = "\n".join(entries)
     per_token = max(min(_bytes(whole) / max(estimate_sampled(whole), 1), 4.5) * 0.9, _FEWEST_CHARACTERS)
@@ -828,14 +842,15 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
+# Limits of an extract, which stands in for a summary when no model is available.
 _ASK = 400  # characters of one request
 _SAID = 240  # characters of one answer
 _CALL = 90  # characters of a call's arguments, and of its outcome
-_MOST = 400  # messages whose calls are looked at one by one; the newest
-_ARGUMENTS = 2_000
-_TALLIED = 5_000  # messages whose calls are counted by tool; the newest
+_MOST = 400  # newest messages whose calls are listed
+_ARGUMENTS = 2_000  # characters of a call's arguments in which paths are looked for
+_TALLIED = 5_000  # newest messages whose calls are counted by tool
 _PATH_ARGUMENT = re.compile(r'"(?:path|file|file_path|filename|target)"\s*:\s*"([^"\\]{1,200})"')
-# Section and its share of the room, in the order in which they are shown.
+# The sections in the order in which they are shown, with their shares of the room.
 _SHARES = (
     ("## Goal", 0.20),
     ("## Constraints & Preferences", 0.14),
@@ -857,7 +872,7 @@ def extract(
     room: int,
     previous: str = "",
 ) -> str:
-    """What the messages were about in about `room` tokens; `previous`, the earlier summary, comes first."""
+    """Makes a summary of about `room` tokens from quotes, without a model; the earlier one, `previous`, comes first."""
     earlier = _earlier(previous, room // 2)
     room -= estimate(earlier) if earlier else 0
     lines = _sections(messages, ids, facts)
@@ -874,7 +889,7 @@ def extract(
 def _sections(
     messages: Sequence[Message], ids: Sequence[int | None], facts: Sequence[Fact]
 ) -> dict[str, Iterator[str]]:
-    """The lines of each section, the most important first; none is made before there is room for it."""
+    """The lines of each section, the most important first, generated only while there is room."""
     ranked = by_importance(facts)
     calls = _recent_calls(messages)
     return {
@@ -900,7 +915,7 @@ class _Call(NamedTuple):
 
 
 def _asks(messages: Sequence[Message], ids: Sequence[int | None]) -> Iterator[str]:
-    """What the person said: the first request says most about the goal, then the newest ones."""
+    """What the person said: the first request, which says most about the goal, then the newest ones."""
     first = next((at for at, each in enumerate(messages) if each.get("role") == "user"), len(messages))
     newest = (at for at in range(len(messages) - 1, first, -1) if messages[at].get("role") == "user")
     for at in chain([first] if first < len(messages) else [], newest):
@@ -932,7 +947,7 @@ def _recent_calls(messages: Sequence[Message]) -> list[_Call]:
 
 
 def _outcome_line(call: _Call, ids: Sequence[int | None]) -> str:
-    """A call with the end of its output, where programs say how it went."""
+    """A call with the last line of its output, where programs usually report how it went."""
     lines = [line for line in call.outcome[-4 * _CALL :].splitlines() if line.strip()]
     outcome = one_line(lines[-1], _CALL) if lines else "nothing"
     return f"- {call.tool}({one_line(call.arguments, _CALL)}) → {outcome}{_at(ids[call.position])}"
@@ -958,7 +973,7 @@ def _said(messages: Sequence[Message], ids: Sequence[int | None]) -> Iterator[st
 def _first_that_fit(lines: Iterator[str], room: int) -> list[str]:
     chosen: list[str] = []
     for line in lines:
-        # The first line says most: rather its beginning than nothing.
+        # The first line matters most, so it is shortened rather than left out.
         shown = line if chosen or at_most(line) <= room else one_line(line, max(room - 2, 1))
         room -= at_most(shown)
         if room < 0:
@@ -968,7 +983,7 @@ def _first_that_fit(lines: Iterator[str], room: int) -> list[str]:
 
 
 def _earlier(previous: str, room: int) -> str:
-    """The previous summary; when it is too long its lines go from the end of each section, headings stay."""
+    """The previous summary; if it is too long, lines that no longer fit are dropped."""
     text = previous.replace(_NOTE, "").strip()
     if estimate(text) <= room:
         return text

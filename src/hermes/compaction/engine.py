@@ -1,6 +1,6 @@
-"""`ContextEngine`: keeps a conversation inside the model's window; and finding engines that others wrote.
+"""`ContextEngine`, the interface of what keeps a conversation inside the model's window, and the loading of engines.
 
-Names and signatures are those of the documents, so that an engine written for hermes-agent runs here unchanged.
+Names and signatures are those of hermes-agent, so that an engine written for it runs here unchanged.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ContextEngine(ABC):
-    """Decides when the context is compacted, does it, and may offer tools. One engine is active per session."""
+    """Decides when to compact the context, compacts it, and may offer tools. Each session has one engine."""
 
     last_prompt_tokens: int = 0
     last_completion_tokens: int = 0
@@ -40,15 +40,15 @@ class ContextEngine(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """The name that `context.engine` uses."""
+        """The name that selects the engine in `context.engine`."""
 
     @abstractmethod
     def update_from_response(self, usage: Mapping[str, Any]) -> None:
-        """Takes the token counts of a model's answer."""
+        """Takes the token counts that the model's API reported for an answer."""
 
     @abstractmethod
     def should_compress(self, prompt_tokens: int | None = None) -> bool:
-        """Whether to compact now."""
+        """Whether to compact now, given the size of the prompt (by default, the last reported one)."""
 
     @abstractmethod
     def compress(
@@ -57,33 +57,33 @@ class ContextEngine(ABC):
         current_tokens: int | None = None,
         focus_topic: str | None = None,
     ) -> list[dict[str, Any]]:
-        """A valid OpenAI-format history that needs less room, or the given one when there is nothing to do."""
+        """Returns a shorter history in OpenAI's format, or the given one when there is nothing to compact."""
 
     # --- optional ----------------------------------------------------------------------------------------------------
 
     def should_compress_preflight(self, messages: list[dict[str, Any]]) -> bool:
-        """A rough look before the first call of a turn, when no provider has counted yet."""
+        """Whether to compact before the first call of a turn, when no provider has counted yet; may estimate."""
         del messages
         return False
 
     def should_defer_preflight_to_real_usage(self, rough_tokens: int) -> bool:
-        """Whether a rough figure over the threshold should wait for what the provider counts."""
+        """Whether an estimate above the threshold should wait for the count of the provider."""
         del rough_tokens
         return False
 
     def has_content_to_compress(self, messages: list[dict[str, Any]]) -> bool:
-        """Whether a person who asks for compaction would get anything."""
+        """Whether a compaction that a person asks for would take anything out."""
         del messages
         return True
 
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:  # noqa: B027 - optional
-        """A session begins or goes on; after a compaction with `boundary_reason="compression"`."""
+        """Called when a session begins or continues; after a compaction with `boundary_reason="compression"`."""
 
     def on_session_end(self, session_id: str, messages: list[dict[str, Any]]) -> None:  # noqa: B027 - optional
-        """A session ends, or its id changes."""
+        """Called when a session ends or its id changes."""
 
     def on_session_reset(self) -> None:
-        """The person starts afresh: counters of the old conversation no longer mean anything."""
+        """Resets the counters, because the person starts a new conversation."""
         self.last_prompt_tokens = self.last_completion_tokens = self.last_total_tokens = 0
         self.compression_count = 0
 
@@ -97,7 +97,7 @@ class ContextEngine(ABC):
         return json.dumps({"error": f"the context engine {self.name!r} has no tool {name!r}"})
 
     def get_status(self) -> dict[str, Any]:
-        """Figures for people: how full the window is and how often it was compacted."""
+        """Figures for status displays: how full the window is and how often it was compacted."""
         used = min(self.last_prompt_tokens / self.context_length * 100, 100.0) if self.context_length else 0.0
         return {
             "last_prompt_tokens": self.last_prompt_tokens,
@@ -116,25 +116,25 @@ class ContextEngine(ABC):
         provider: str = "",
         **kwargs: Any,
     ) -> None:
-        """Another model with another window takes over."""
+        """Called when another model takes over: adopts its window and derives the threshold."""
         del model, base_url, api_key, provider, kwargs
         self.context_length = context_length
         self.threshold_tokens = int(context_length * self.threshold_percent)
 
 
-# Finds context engines that others wrote: in `plugins/context_engine/<name>/`, or registered by a plug-in.
+# Context engines by other authors: in `plugins/context_engine/<name>/`, or registered by a plug-in.
 #
-# None is active by itself: only the name in `context.engine` chooses one, and "compressor" is always the built-in.
+# Only the setting `context.engine` activates one, and the name "compressor" always means the built-in engine.
 
 BUILT_IN = "compressor"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_LONGEST_PLUGIN = 1_000_000
+_LONGEST_PLUGIN = 1_000_000  # characters of a plug-in that are searched for the registration call
 _DESCRIPTION = re.compile(r"^description:\s*(.+)$", re.MULTILINE)
 
 
 @value
 class EngineInfo:
-    """An engine that could be chosen, found without running any of its code."""
+    """An engine that `context.engine` may name, found without running its code."""
 
     name: str
     folder: str
@@ -143,20 +143,20 @@ class EngineInfo:
 
 @value
 class Choice:
-    """The engine in use; `problem` says why it is not the one that was asked for."""
+    """The engine in use; `problem` says why it is not the one that the settings name."""
 
     engine: ContextEngine
     problem: str = ""
 
 
 class EngineRegistry:
-    """What plug-ins registered; handed to them as (part of) their context object."""
+    """The engines that plug-ins registered; a plug-in gets it as its context object."""
 
     def __init__(self) -> None:
         self._engines: dict[str, ContextEngine] = {}
 
     def register_context_engine(self, engine: ContextEngine) -> None:
-        """Offers an engine under its name. The first of a name stays, and nobody replaces the built-in."""
+        """Offers an engine under its name; the first of a name wins, and the built-in one cannot be replaced."""
         missing = [name for name in _REQUIRED if not hasattr(engine, name)]
         if missing:
             raise TypeError(f"{type(engine).__name__} is not a context engine: it has no {', '.join(missing)}")
@@ -164,17 +164,20 @@ class EngineRegistry:
             self._engines.setdefault(engine.name, engine)
 
     def take_over(self, other: EngineRegistry) -> None:
+        """Adds the engines of another registry; those already here win."""
         self._engines = other._engines | self._engines
 
     def get(self, name: str) -> ContextEngine | None:
+        """The engine registered under this name; None when there is none."""
         return self._engines.get(name)
 
     def names(self) -> list[str]:
+        """The names of the registered engines, sorted."""
         return sorted(self._engines)
 
 
 def available_engines(folders: Sequence[str]) -> list[EngineInfo]:
-    """Engines in `<folder>/<name>/__init__.py`, the first folder's before the second's; nothing is imported."""
+    """Lists the engines in `<folder>/<name>/__init__.py` without importing them; earlier folders take precedence."""
     found: dict[str, EngineInfo] = {}
     for parent in folders:
         for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
@@ -185,7 +188,7 @@ def available_engines(folders: Sequence[str]) -> list[EngineInfo]:
 
 
 def load_engine(name: str, folders: Sequence[str], registry: EngineRegistry | None = None) -> ContextEngine:
-    """The engine of that name: from a folder, else from the registry. SettingsError when it does not load."""
+    """Loads an engine by name from a folder, else from the registry; NotFound or SettingsError says why not."""
     if not _NAME.fullmatch(name):
         raise SettingsError(f"context.engine: {name!r} is not the name of an engine; write one word such as lcm")
     for parent in folders:
@@ -202,9 +205,9 @@ def load_engine(name: str, folders: Sequence[str], registry: EngineRegistry | No
 
 
 def register_plugins(registry: EngineRegistry, folders: Sequence[str]) -> None:
-    """Takes the engines that general plug-ins, `<folder>/<name>/__init__.py`, offer with `register_context_engine`.
+    """Collects the engines that general plug-ins in `<folder>/<name>/` offer with `register_context_engine`.
 
-    Only plug-ins that mention the call are run; one that fails is left out, and its engine is then not there.
+    Only plug-ins that mention this call are run; one that fails is skipped, so its engine is missing.
     """
     for parent in folders:
         for info in available_engines([parent]):
@@ -217,7 +220,7 @@ _REQUIRED = ("name", "update_from_response", "should_compress", "compress")
 
 
 class _Context(EngineRegistry):
-    """What a plug-in's `register(ctx)` gets here: engines are taken, everything else it offers is not our business."""
+    """What a plug-in's `register(ctx)` receives: it collects engines and ignores every other registration."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -248,7 +251,7 @@ def _from_folder(name: str, folder: str, registry: EngineRegistry | None = None)
 
 
 def _answer_to_the_name_plugins_import() -> None:
-    """Engines written for hermes-agent say `from agent.context_engine import ContextEngine`; that means ours here."""
+    """Makes `from agent.context_engine import ContextEngine`, as in engines for hermes-agent, find our class."""
     if "agent.context_engine" in sys.modules or "agent" in sys.modules:
         sys.modules.setdefault("agent.context_engine", sys.modules[__name__])
         return

@@ -1,7 +1,7 @@
-"""What a summary must not lose, and whether it holds it.
+"""Finds the facts that a summary must not lose, and checks whether it contains them.
 
-The work is bounded: the beginning is read, then the newest messages backwards. Names are looked for until there are
-enough of them, rules, decisions and questions further back. What is not read stays reachable through the pointers.
+The work is bounded: the beginning is read, then messages from the newest backwards. The search for names stops when
+there are enough; rules, decisions and questions are collected further back. Pointers still lead to what is not read.
 """
 
 from __future__ import annotations
@@ -26,36 +26,43 @@ if TYPE_CHECKING:
     Finding = tuple[str, str]
     Times = dict[tuple[str, str], int]
 
-# The order in which facts are kept when not all fit.
+# The kinds of facts, the most important first; when not all fit into a block, the last are left out.
 ORDER = ("constraint", "decision", "open", "question", "identifier", "url", "path", "error", "number")
 SENTENCES = ("constraint", "decision", "question", "open", "error")
-# Each source's share of the names, numbers and errors that are looked for; nearer to the person comes first.
+# The share of each source in the names, numbers and errors that are looked for; the person's own words count most.
 _SHARES = {"user": 0.5, "assistant": 0.25, "call": 0.15, "result": 0.1}
+# Ranks a fact by kind and source. Kinds come in groups of four: within a group the source decides first, then the kind;
+# each step away from the person costs a fact as much as the next group.
 _IMPORTANCE = {
     (kind, source): len(ORDER) * (rank // 4 + nearness) + rank
     for rank, kind in enumerate(ORDER)
     for nearness, source in enumerate(_SHARES)
 }
-NAMES_SHARE = 1 / 3  # of the "kept exactly" section, which questions leave to the newest names
+# Share of "kept exactly" that questions leave to the newest names. Without it, a conversation full of questions kept
+# none of the names in 1,000 varied messages.
+NAMES_SHARE = 1 / 3
 _SENTENCE = 280  # characters of one sentence that are kept
-_OLDEST = 40  # messages of the beginning that are read in any case: rules are stated early
+_OLDEST = 40  # first messages, which are always read: rules are often stated early
 _MESSAGE = 6_000  # characters read of what a person or the assistant wrote
 _RESULT = 300  # characters read at each end of a tool result
-_WORDS_PER_MESSAGE = 40
-_TOKENS_OF_QUESTIONS = 8  # for each name that is looked for: more than a block has room for
-_READ = 1_000_000  # characters of one history
-_LONG_WORD = 80
+_WORDS_PER_MESSAGE = 40  # names and numbers taken from one message; a quarter of that from a tool result
+_TOKENS_OF_QUESTIONS = 8  # of questions per name that is looked for; a block has no room for more
+_READ = 1_000_000  # characters read of one history
+_LONG_WORD = 80  # characters; such a word counts as one with digits, without a search
 _SHORTEST_NAME = 3
 _SHORTEST_CODE = 5  # capitals: ENOSPC is a code, USA is not
+# ASCII names and numbers inside a word of a script without blanks.
 _EMBEDDED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@#\\%+~-]*[A-Za-z0-9]|\d+")
 _FILE_NAME = re.compile(r"^[\w.@~+-]*[A-Za-z_][\w.@~+-]*\.[A-Za-z][A-Za-z0-9]{0,7}$")
-# From something odd to the end of its word; a capital that begins a word and a full stop that ends one are not.
+# From an odd character (digit, capital, _ / @ # \ or full stop) to the end of its word. A capital that begins a word
+# and a full stop that ends one do not count: prose is full of them.
 _ODD_ENDING = re.compile(r"[0-9A-Z_/@#\\.](?:(?<![A-Z.])|(?<=\S[A-Z])|(?<=\.)(?=\S))\S*")
 _DIGIT = re.compile("[0-9]")
+# Deleting these bytes from a text leaves its odd characters, and NUL, which separates texts.
 _PLAIN = bytes(set(range(1, 256)) - set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_/@#\\."))
 _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误", "失败", "エラー", "ошибка")
-_PLAIN_ERRORS = ("rror", "xception", "ailed")  # those that a text without odd signs may hold
-# Full-width and other punctuation is spelled by name or code, so that nobody mistakes it for its ASCII twin.
+_PLAIN_ERRORS = ("rror", "xception", "ailed")  # those without capitals or foreign letters
+# Full-width and other punctuation is written by name or code, so that it is not mistaken for its ASCII counterpart.
 _QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
 # The full stops of East Asian scripts end a sentence in any case, other marks only before a blank.
 _FOREIGN_STOPS = "\u3002\uff01\uff1f"
@@ -68,7 +75,7 @@ TRIMMED = (
 
 
 def _cues() -> dict[str, list[str]]:
-    """The lines of `text/cues.txt` by their first column: words that tell what a sentence is."""
+    """Reads `text/cues.txt`: by kind, the words that mark a sentence as a rule, a decision or an open matter."""
     with open(os.path.join(os.path.dirname(__file__), "text", "cues.txt"), encoding="utf-8") as file:
         rows = [line.split("\t") for line in file.read().splitlines() if "\t" in line]
     return {kind: [words for other, words in rows if other == kind] for kind, _ in rows}
@@ -89,7 +96,7 @@ _CUE_PLACES = Beginnings(*_CUES["places"])
 
 
 class Fact(NamedTuple):
-    """One thing to keep, as it was written, and the position of its message."""
+    """A fact to keep, word for word, with the position and source of its message."""
 
     kind: str
     text: str
@@ -98,9 +105,9 @@ class Fact(NamedTuple):
 
 
 def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
-    """Facts of the messages in their order, each text once: about `enough` names, all rules, and the newest questions.
+    """Finds facts, each text once, in the order of the messages: about `enough` names, all rules, the newest questions.
 
-    Of the questions that is more than a block has room for; when there are as many, it has room for few names.
+    When there are more questions than a block has room for, fewer names are looked for, as they would not fit.
     """
     found: dict[str, Fact] = {}
     left = {source: enough * share for source, share in _SHARES.items()}
@@ -111,18 +118,18 @@ def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
         message = messages[position]
         role = message.get("role")
         findings = _of_result(text, odd) if role == "tool" and left["result"] > 0 else []
-        # A capital at the beginning and a full stop at the end are nothing odd.
+        # A capital at the beginning and a full stop at the end are ordinary.
         named = odd and len(odd) > (("A" <= text[0] <= "Z") + text.endswith("."))
         if role != "tool" and (named or number in cued or role == "user" or "tool_calls" in message):
             findings = _of_speech(message, text, left, named=bool(named), cued=number in cued)
-        if findings and not is_block(message):  # a block is read by itself, with `facts_in`
+        if findings and not is_block(message):  # blocks are read separately, with `facts_in`
             for source, kind, fact in findings:
                 if fact in found:
                     continue
                 found[fact] = Fact(kind, fact, position, source)
                 if kind != "question":
                     left[source] -= kind not in CUE_WORDS
-                elif position >= _OLDEST:  # those of the beginning are the last that find room
+                elif position >= _OLDEST:  # the oldest questions rank last, so they do not count here
                     left["question"] -= at_most(fact)
                     if left["question"] <= 0:
                         left = {each: amount * NAMES_SHARE for each, amount in left.items()}
@@ -130,20 +137,20 @@ def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
 
 
 def facts_in(text: str) -> list[Fact]:
-    """Facts of a text that replaces older messages: an earlier summary."""
+    """Finds the facts of an earlier summary, which replaced older messages."""
     found = dict.fromkeys([*sentences_of(text), *words_of(text)])
     return [Fact(kind, each, -1, "assistant") for kind, each in found]
 
 
 def by_importance(facts: Iterable[Fact]) -> list[Fact]:
-    """What people said before what tools said, rules and decisions before numbers, newer before older."""
+    """Sorts facts: what people said before what tools said, rules and decisions before numbers, newer before older."""
     return sorted(facts, key=lambda fact: (_IMPORTANCE[fact.kind, fact.source], -fact.position))
 
 
 def words_of(text: str) -> Iterator[Finding]:
-    """(kind, word) of every identifier, path, address and number in a text.
+    """Yields (kind, word) for every identifier, path, address and number in a text.
 
-    All of them have something odd in them; the search skips through prose without looking at each word.
+    All of them contain an odd character, so the search skips prose without examining each word.
     """
     end = 0
     for found in _ODD_ENDING.finditer(text):
@@ -159,9 +166,9 @@ def words_of(text: str) -> Iterator[Finding]:
 
 
 def sentences_of(text: str, *, questions: bool = True, cued: bool = True) -> list[Finding]:
-    """(kind, sentence) of every rule, decision, open matter and, unless they do not count, question in a text.
+    """Lists (kind, sentence) for every rule, decision, open matter and, with `questions`, question in a text.
 
-    `cued` is False when it is known that there is no cue word in it.
+    `cued` is False when the caller knows that the text contains no cue word.
     """
     cues = _cues_in(text) if cued else []
     telling = (*cues, *_QUESTION_MARKS) if questions else cues
@@ -182,18 +189,18 @@ def _cues_in(text: str) -> list[str]:
     if text.isascii():
         return list(_ANY_CUE_WORD.intersection(text.split()))
     words = text
-    for stop in _FOREIGN_STOPS:  # behind these a sentence may begin without a blank
+    for stop in _FOREIGN_STOPS:  # after these, a sentence may begin without a blank
         words = words.replace(stop, " ")
     return [*_FOREIGN_CUE.findall(text), *_ANY_CUE_WORD.intersection(words.split())]
 
 
 def ends_of(text: str) -> str:
-    """Where a tool's output says how it went: its beginning and its end."""
+    """The beginning and end of a tool's output, where it usually says how it went."""
     return text if len(text) <= 2 * _RESULT else f"{text[:_RESULT]}\n{text[-_RESULT:]}"
 
 
 def failure_in(text: str, words: Iterable[str] = _ERRORS) -> str:
-    """The line that tells of an error; "" without one."""
+    """The line that reports an error; "" without one."""
     for word in words:
         if word in text:
             return next(one_line(line, _SENTENCE) for line in text.splitlines() if word in line)
@@ -201,7 +208,7 @@ def failure_in(text: str, words: Iterable[str] = _ERRORS) -> str:
 
 
 def _read(messages: Sequence[Message]) -> tuple[list[int], list[str]]:
-    """The positions of the messages that are read, and of each what is: of a long one its beginning and its end."""
+    """The positions of the messages to read, and their texts; of a long one, its beginning and end."""
     oldest = min(_OLDEST, len(messages))
     places, texts = [], []
     unread = _READ
@@ -221,15 +228,15 @@ def _read(messages: Sequence[Message]) -> tuple[list[int], list[str]]:
 
 
 def _odd_signs(texts: Sequence[str]) -> list[bytes]:
-    """Of each text the signs that names and numbers have and prose has few of: one look at all texts together."""
+    """The odd characters of each text, which names and numbers have; one pass over all texts, for speed."""
     odd = "\0".join(texts).encode("utf-8", "surrogatepass").translate(None, _PLAIN).split(b"\0")
     if len(odd) == len(texts):
         return odd
-    return [text.encode("utf-8", "surrogatepass").translate(None, _PLAIN + b"\0") for text in texts]  # one has a NUL
+    return [text.encode("utf-8", "surrogatepass").translate(None, _PLAIN + b"\0") for text in texts]  # a text has a NUL
 
 
 def _cued(texts: Sequence[str]) -> set[int]:
-    """Numbers of the texts that may hold a cue word: one look at all of them together."""
+    """The numbers of the texts that may contain a cue word; one pass over all of them, for speed."""
     together = "\0".join(("", *texts)).encode("ascii", "replace")
     ends = list(accumulate([len(text) + 1 for text in texts]))
     found = {bisect_right(ends, place) for place in _CUE_PLACES.places(together)}
@@ -238,7 +245,7 @@ def _cued(texts: Sequence[str]) -> set[int]:
     return found.union([number for number in foreign if any(sign.search(texts[number]) for sign in signs)])
 
 
-# What is worth keeping in a message, as (source, kind, text); names, numbers and errors while some are `left` to find.
+# The facts of one message, as (source, kind, text); names, numbers and errors only while some are `left` to find.
 
 
 def _of_speech(
@@ -246,7 +253,7 @@ def _of_speech(
 ) -> list[tuple[str, str, str]]:
     source = "user" if message.get("role") == "user" else "assistant"
     found = []
-    # What the assistant asks itself is no open question once it went on; what it decided is a decision.
+    # A question of the assistant is not open once it has continued, but what it decided counts as a decision.
     asked = source == "user" and left["question"] > 0 and _has_any(text, _QUESTION_MARKS)
     if cued or asked:
         found = [(source, *each) for each in sentences_of(text, questions=asked, cued=cued)]
@@ -268,7 +275,7 @@ def _of_result(text: str, odd: bytes) -> list[tuple[str, str, str]]:
     return found
 
 
-# The ledger: which files tools changed and which commands they ran, as the calls say it; no model has a part in it.
+# The ledger: which files tools changed and which commands they ran, taken from the calls, not from a model.
 
 _CHANGED, _RAN = "changed", "ran"
 _CHANGING = re.compile("write|edit|patch|create|delete|remove|rename|move|replace|insert", re.IGNORECASE)
@@ -278,13 +285,14 @@ _ENTRY = re.compile(r"^- (changed|ran): (.+?)(?: \((\d{1,9}) times\))?$")
 _MORE = re.compile(r"^- (changed|ran) before these: (\d{1,9})$")
 _AROUND = 80  # characters shown on each side of a name that is used again
 _COMMAND = 200  # characters of a command that are shown
-_VERDICT = 200  # characters of a result in which our tools say whether they did it
+_VERDICT = 200  # first characters of a result, in which our tools report success
 
 
 def ledger(earlier: str, messages: Sequence[Message], room: int) -> str:
-    """One line for each file that was changed and each command that was run, the newest last, in about `room` tokens.
+    """Lists each changed file and each command in about `room` tokens, the newest last.
 
-    `earlier` is the ledger of an earlier block. Files come before commands where not all fit; the rest is counted.
+    `earlier` is the ledger of an earlier block. If not all fit, files take precedence over commands; the rest is only
+    counted.
     """
     times: Times = {}
     more = {_CHANGED: 0, _RAN: 0}
@@ -307,7 +315,7 @@ def ledger(earlier: str, messages: Sequence[Message], room: int) -> str:
 
 
 def done_in(messages: Sequence[Message], before: Times | None = None) -> Times:
-    """How often each file was changed ("changed", path) and each command was run ("ran", command), the newest last."""
+    """Counts how often each file was changed ("changed", path) and each command run ("ran", command), newest last."""
     times = dict(before or {})
     for done in _done_by(messages):
         times[done] = times.pop(done, 0) + 1
@@ -315,6 +323,7 @@ def done_in(messages: Sequence[Message], before: Times | None = None) -> Times:
 
 
 def ledger_line(verb: str, text: str, times: int) -> str:
+    """A line of the ledger for a file or command."""
     return f"- {verb}: {text}" + (f" ({times} times)" if times > 1 else "")
 
 
@@ -324,7 +333,7 @@ def _may_change(tool: str) -> bool:
 
 
 def _done_by(messages: Sequence[Message]) -> Iterator[Finding]:
-    """("changed", path) or ("ran", command) of each call that was not refused, in order."""
+    """Yields ("changed", path) or ("ran", command) for each call that was not refused."""
     for at, message in enumerate(messages):
         calls = calls_of(message) if "tool_calls" in message else []
         for number, tool, arguments in calls:
@@ -335,6 +344,7 @@ def _done_by(messages: Sequence[Message]) -> Iterator[Finding]:
             failed = '"success": false' in result
             given = read_arguments(arguments)[0] or {}
             command = given.get("command") or given.get("cmd")
+            # A command with an exit code ran even if it failed.
             if command and not (failed and "exit_code" not in result):
                 words = command if isinstance(command, list) else [command]
                 yield _RAN, one_line(" ".join(map(str, words)), _COMMAND)
@@ -348,9 +358,9 @@ def _done_by(messages: Sequence[Message]) -> Iterator[Finding]:
 
 
 def used_again(since: Sequence[Message], gone: Mapping[int, Message], staying: Sequence[Message]) -> list[str]:
-    """A line for each name, path and command that is used `since`, was in what is `gone` and is not in what stays.
+    """A line for each name, path and command used `since` that occurs in what is `gone` but not in what stays.
 
-    It shows where the name stood last, with the id of that message.
+    The line quotes the last occurrence, with the id of that message.
     """
     spoken = [message for message in since if message.get("role") in ("user", "assistant")]
     names = [word for message in spoken for kind, word in words_of(_whole(message)) if kind not in ("number", "error")]
@@ -370,7 +380,7 @@ def used_again(since: Sequence[Message], gone: Mapping[int, Message], staying: S
 
 
 def _whole(message: Message) -> str:
-    """The words of a message and the arguments of its calls."""
+    """The text of a message and the arguments of its calls."""
     calls = calls_of(message) if message.get("tool_calls") else ()
     given = [arguments.replace('"', " ").replace("\\n", " ") for _, _, arguments in calls]
     return "\n".join([text_of(message), *given])
@@ -406,8 +416,8 @@ def _sentence_kind(sentence: str) -> str | None:
 
 
 def _kind(word: str) -> str | None:
-    """What a word of ASCII characters is, when it is worth keeping."""
-    if word.isidentifier() and word[0] != "_" and not word.isalpha():  # most are, and need no closer look
+    """The kind of an ASCII word; None when it is not worth keeping."""
+    if word.isidentifier() and word[0] != "_" and not word.isalpha():  # most are, so check this first
         return "identifier" if len(word) >= _SHORTEST_NAME else None
     if "://" in word:
         return "url"
@@ -423,18 +433,19 @@ def _kind(word: str) -> str | None:
 
 
 def _is_name(word: str) -> bool:
-    """`getUser` and `ENOSPC`; not `Title` or `USA`."""
+    """Whether a word of letters is a name in code: `getUser` or `ENOSPC`, but not `Title` or `USA`."""
     if word.isupper():
         return len(word) >= _SHORTEST_CODE
     return any(a.islower() and b.isupper() for a, b in pairwise(word))
 
 
-_SHORTEST = 24  # characters; no session worth compacting fits into less
-_NO_COINCIDENCE = 6  # characters
-_PHRASE = 6  # words, or twice as many characters where words are not spaced
-_LOOP_FROM = 60  # phrases; in less nothing can be said
+# When a summary is rejected.
+_SHORTEST = 24  # characters; nothing worth compacting can be summarised in less
+_NO_COINCIDENCE = 6  # characters from which on a name inside a longer word is not a coincidence
+_PHRASE = 6  # words, or twice as many characters in scripts without blanks
+_LOOP_FROM = 60  # phrases; shorter texts are not judged
 _LOOP_BELOW = 0.35  # share of distinct phrases; prose and lists stay above 0.8
-_REPEATED_LINE = 5
+_REPEATED_LINE = 5  # times; a summary with such a line loops if the line is also a third of all lines
 _REFUSAL = re.compile(
     r"^\W*(?:(?:i['\u2019]?m|i am)\s+(?:very\s+)?(?:sorry|afraid|unable|not able)|sorry\b"
     r"|i\s+(?:can['\u2019]?t|cannot|can not|won['\u2019]?t)\b"
@@ -445,6 +456,7 @@ _REFUSAL = re.compile(
 )
 _REFUSAL_UP_TO = 1_200  # characters; a long text that begins with "sorry" is about one
 _HEADING = re.compile(r"^#{1,4} ", re.MULTILINE)
+# Endings at which no sentence stops: an open bracket, a comma, an article, a conjunction.
 _UNFINISHED = re.compile(r"(?:[,;:(\[{=+\-/&]|\b(?:and|or|the|a|an|of|to|in|with|for|because|that))\s*$", re.IGNORECASE)
 _INVENTED_FROM = 6  # identifiers; fewer may be slips
 _PLURAL = {"identifier": "identifiers", "url": "addresses", "path": "paths", "number": "numbers"}
@@ -452,7 +464,7 @@ _KINDS = {word: kind for kind, word in _PLURAL.items()}
 
 
 def fault(summary: str, max_tokens: int, source: str) -> str:
-    """Why a summary must not be used; "" when it may. `source` is what it was made from, for a look at its names."""
+    """Why a summary must not be used; "" when it may. Its names are checked against `source`, the prompt."""
     text = summary.strip()
     if len(text) < _SHORTEST:
         return "it is empty"
@@ -469,40 +481,41 @@ def fault(summary: str, max_tokens: int, source: str) -> str:
 
 
 def missing(facts: Iterable[Fact], held: Held) -> Iterator[Fact]:
-    """Facts that the summary does not hold as they were written."""
+    """Yields the facts that the summary does not contain word for word."""
     return (fact for fact in facts if not held.has(fact.text))
 
 
 class Held:
-    """The words of a summary, sorted so that hundreds of facts can be looked up in it."""
+    """The words of a summary, indexed so that hundreds of facts can be looked up quickly."""
 
     def __init__(self, summary: str) -> None:
         in_order = summary.split()
         self._words = set(in_order)
         self._flat = " ".join(in_order)
-        # A name may be part of a longer word; plain words hold none.
+        # A name may be part of a longer word, but not of a plain one.
         odd = [word for word in self._words if not (word.isalpha() and word.islower())]
         self._odd = "\n".join(odd)
-        self._trimmed = {word.strip(TRIMMED) for word in odd}  # a plain word is among the words as it is
+        self._trimmed = {word.strip(TRIMMED) for word in odd}  # plain words are in `_words` already
         # Names and numbers between the letters of scripts that have no blanks.
         foreign = " ".join([word for word in odd if not word.isascii()])
         self._embedded = {word for _, word in words_of(foreign)}
 
     def has(self, text: str) -> bool:
+        """Whether the summary contains a fact word for word."""
         if text in self._words:
             return True
         if " " in text:
             return text in self._flat
-        if len(text) >= _NO_COINCIDENCE:  # kept wherever it stands
+        if len(text) >= _NO_COINCIDENCE:  # long enough to count inside another word
             return text in self._odd
-        return text in self._trimmed or text in self._embedded  # "42" is not kept by "1420"
+        return text in self._trimmed or text in self._embedded  # "1420" does not contain the fact "42"
 
 
 def keep_exactly(earlier: str, facts: Sequence[Fact], held: Held, room: int, for_names: float = NAMES_SHARE) -> str:
-    """The "kept exactly" section: what an earlier block kept in about `room` tokens, then the missing facts.
+    """Makes the "kept exactly" section: the facts of an earlier block in about `room` tokens, then missing facts.
 
-    New facts get what is left, and half of the room in any case: old ones must not keep them out. In the same way
-    questions that would fill it leave a share `for_names`, the newest ones.
+    New facts get the rest, and at least half of the room, so that old ones cannot displace them. If questions would
+    fill the section, a share `for_names` is reserved for the newest names.
     """
     chosen: dict[tuple[str, str], None] = {}
     left = max(_choose(_parse(earlier), room, chosen)[0], room / 2)
@@ -530,7 +543,7 @@ def _missing(facts: Iterable[Fact], held: Held) -> Iterator[tuple[str, str]]:
 def _choose(
     candidates: Iterable[tuple[str, str]], room: float, chosen: dict[tuple[str, str], None]
 ) -> tuple[float, bool]:
-    """Takes candidates until one finds no room any more; returns what is left of it, and whether all found some."""
+    """Takes candidates until one no longer fits; returns the remaining room, and whether all of them fit."""
     for kind, text in candidates:
         if (kind, text) not in chosen:
             cost = at_most(text) + (2 if kind in SENTENCES else 0)
@@ -542,6 +555,7 @@ def _choose(
 
 
 def count_kept(section: str) -> int:
+    """How many facts a "kept exactly" section contains."""
     return sum(1 for _ in _parse(section))
 
 
@@ -590,14 +604,14 @@ def _is_cut(text: str, tokens: int, max_tokens: int) -> bool:
         return True
     last = text.splitlines()[-1].strip()
     if re.fullmatch(r"#{1,4}(?: .*)?", last):
-        return True  # a heading and nothing under it: the model stopped there
+        return True  # a heading without text: the model stopped there
     if _UNFINISHED.search(last) and last != "-":
         return True
     return tokens >= max_tokens * 0.97 and not re.search(r"[.!?)\]`|*\"\u201d\u3002\uff01\uff1f]$", last)
 
 
 def _invented(text: str, source: str) -> str:
-    """A summary whose names mostly do not occur in its source was not made from it."""
+    """Rejects a summary most of whose names do not occur in its source: it was not made from it."""
     names = {word for kind, word in words_of(text) if kind in ("identifier", "path", "url")}
     strange = [name for name in names if name not in source]
     if len(strange) >= _INVENTED_FROM and len(strange) * 2 > len(names):

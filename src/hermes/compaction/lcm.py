@@ -1,8 +1,8 @@
-"""`lcm`, the lossless engine: every message stays in the database, and a graph of summaries leads to it.
+"""`lcm`, the lossless context engine: every message stays in the database, and a graph of summaries leads to it.
 
-What leaves the context becomes leaf summaries of a bounded stretch each. When there are more than a handful, the oldest
-are condensed into one of the next depth. The block holds the summaries that are not condensed yet, with their numbers.
-`lcm_expand` goes down from a number to its parts, and from a leaf to the messages themselves.
+Messages that leave the context are summarised in leaves of about 20,000 tokens each. When a depth has more than eight
+summaries, the oldest are condensed into one at the next depth. The block shows the summaries that are not condensed
+yet, with their numbers. `lcm_expand` leads from a number to its parts, and from a leaf to its messages.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     from hermes.conversations.context import Node
     from hermes.conversations.database import SessionDB
 
-MOST_CHARACTERS = 24_000
-_HITS = 20
-_AROUND = 160
-_LINE = 200
+MOST_CHARACTERS = 24_000  # of messages that one call of lcm_expand shows; the rest is named by its ids
+_HITS = 20  # results of lcm_grep, unless the model gives a limit
+_AROUND = 160  # characters shown on each side of a hit
+_LINE = 200  # characters shown of a summary in lists
 with open(os.path.join(os.path.dirname(__file__), "text", "lcm_tools.json"), encoding="utf-8") as _file:
     SCHEMAS: list[dict[str, Any]] = json.load(_file)
 
@@ -54,6 +54,7 @@ class LcmTools:
         self._graph = graph
 
     def call(self, name: str, args: Mapping[str, Any]) -> str:
+        """Runs one of the tools and returns its result as JSON; an unknown name yields an error."""
         known = {"lcm_grep": self._grep, "lcm_describe": self._describe, "lcm_expand": self._expand}
         if name not in known:
             return json.dumps({"error": f"lcm has no tool {name!r}"})
@@ -136,13 +137,13 @@ def _around(text: str, word: str) -> str:
     return one_line(text[max(place - _AROUND, 0) : place + len(word) + _AROUND], 2 * _AROUND)
 
 
-FRESH_TAIL = 64
-FANOUT = 8
-LEAF_TOKENS = 20_000
-LEAF_SUMMARY = 1_200
-CONDENSED_SUMMARY = 2_000
-_FACTS = 60  # looked for in what one summary is made of
-MOST_ASKED = 16  # leaves of one compaction that a model is asked for; older ones are made of the messages' own words
+FRESH_TAIL = 64  # newest messages that stay in the context
+FANOUT = 8  # summaries of one depth; with more, the oldest are condensed
+LEAF_TOKENS = 20_000  # of messages that one leaf summarises
+LEAF_SUMMARY = 1_200  # tokens
+CONDENSED_SUMMARY = 2_000  # tokens
+_FACTS = 60  # facts looked for in the text of one summary
+MOST_ASKED = 16  # leaves per compaction that a model writes; older ones are extracts
 _HEADING = re.compile(r"^### lcm:(\d{1,18}) ", re.MULTILINE)
 
 
@@ -159,7 +160,7 @@ class LosslessEngine(ContextCompressor):
         return "lcm"
 
     def on_session_start(self, session_id: str, **kwargs: Any) -> None:
-        """Takes the session's database and the models that may be asked for summaries."""
+        """Takes the session's database, which stores the graph, and the models that write summaries."""
         database: SessionDB | None = kwargs.get("database")
         if database is not None:
             self._graph = SummaryGraph(database, session_id)
@@ -178,9 +179,10 @@ class LosslessEngine(ContextCompressor):
     def summarised(self, task: Task) -> Attempt:
         graph = self._graph
         if graph is None or any(number is None for number in task.ids):
-            return super().summarised(task)  # nothing to hang a graph on
-        nodes = graph.several(dict.fromkeys(map(int, _HEADING.findall(task.previous))))  # a summary may name one again
-        # What an older block says that no node stands for: another engine wrote it. It becomes the first leaf's past.
+            return super().summarised(task)  # a graph needs a database and the ids of the messages
+        # Without duplicates: the text of a summary may name one again.
+        nodes = graph.several(dict.fromkeys(map(int, _HEADING.findall(task.previous))))
+        # A block without nodes was written by another engine; the first leaf continues its summary.
         foreign = task.previous if not nodes else ""
         chunks = self._chunks(task)
         for at, (messages, ids) in enumerate(chunks):
@@ -199,7 +201,7 @@ class LosslessEngine(ContextCompressor):
         return Attempt(text=text, how=self.name)
 
     def _chunks(self, task: Task) -> list[tuple[list[Message], list[int | None]]]:
-        """Stretches of about `LEAF_TOKENS`, never between a call and its results."""
+        """Cuts the messages into stretches of about `LEAF_TOKENS`, never between a call and its results."""
         counts = Counts(task.messages)
         chunks: list[tuple[list[Message], list[int | None]]] = []
         filled = 0
@@ -216,13 +218,13 @@ class LosslessEngine(ContextCompressor):
         known = [number for number in task.ids if number is not None]
         ids = format_ranges(to_ranges(known))
         found = graph.find(0, ids)
-        if found is not None:  # made before a compaction that did not come to its end
+        if found is not None:  # written by a compaction that was then interrupted
             return found
         attempt = super().summarised(task)
         return graph.add(depth=0, ids=ids, messages=len(known), text=attempt.text, made_by=attempt.how)
 
     def _condensed(self, graph: SummaryGraph, nodes: list[Node], task: Task) -> list[Node]:
-        """At most `FANOUT` summaries of a depth, and no more of them than the block has room for."""
+        """Condenses summaries until no depth has more than `FANOUT` and all of them fit into the block."""
         while len(nodes) > 1:
             depths = Counter(node.depth for node in nodes)
             crowded = min((depth for depth, count in depths.items() if count > FANOUT), default=None)
@@ -259,10 +261,11 @@ class LosslessEngine(ContextCompressor):
 
 
 def _shared(group: list[Node], room: int) -> str:
-    """Without a model: the beginning and end of each part, in equal shares."""
-    share = max(room * 3 // len(group), 120)
+    """Condenses without a model: the beginning and end of each part, in equal shares."""
+    share = max(room * 3 // len(group), 120)  # characters, about three per token
     return "\n\n".join(f"[lcm:{node.number}] {excerpt(node.text, share)}" for node in group)
 
 
 def register(ctx: EngineRegistry, **given: Any) -> None:
+    """Registers the engine, as a plug-in would; `given` are the settings of the compressor."""
     ctx.register_context_engine(LosslessEngine(**given))

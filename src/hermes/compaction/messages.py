@@ -1,4 +1,4 @@
-"""How compaction reads a conversation: texts and sizes, where it may be cut, and the block that replaces its middle."""
+"""Reads a conversation for compaction: texts, sizes, where to cut, and the block that replaces the middle."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     Messages = Sequence[dict[str, Any]]
     NewIds = Callable[[int, int], list[tuple[int, int]]]
 
-_SAMPLE = 48  # messages that say enough about how many characters make a token in a history
-_PLACES = 12
-_PLACE = 170  # characters of one place of a long text
+_SAMPLE = 48  # messages from which the tokens per character of a long history are estimated
+_PLACES = 12  # places of a long text from which its tokens are estimated
+_PLACE = 170  # characters of one such place
 _BLOB_CHARACTERS = 4 * BLOB_TOKENS
 
 
 def text_of(message: Message) -> str:
-    """What a person would read of the content; a picture or file is named, never spelled out."""
+    """The text of a message; a picture or file is represented by its type."""
     content = message.get("content")
     if isinstance(content, str):
         return content
@@ -40,14 +40,14 @@ def text_of(message: Message) -> str:
 
 
 def calls_of(message: Message) -> list[tuple[str, str, str]]:
-    """(id, tool, arguments) of each tool call."""
+    """Lists the tool calls of a message as (id, tool, arguments as text); malformed calls are left out."""
     found: list[tuple[str, str, str]] = []
     calls = message.get("tool_calls")
     if not calls or not isinstance(calls, list):  # most messages have none
         return found
     for call in calls:
         function = call.get("function") if isinstance(call, dict) else None
-        if isinstance(function, dict):  # both have the shape they should have
+        if isinstance(function, dict):  # an import may contain malformed calls
             arguments = function.get("arguments")
             if not isinstance(arguments, str):
                 arguments = json.dumps(arguments, ensure_ascii=False, default=str)
@@ -56,14 +56,14 @@ def calls_of(message: Message) -> list[tuple[str, str, str]]:
 
 
 def tool_counts(messages: Iterable[Message]) -> Counter[str]:
-    """How often each tool is called, without a look at what for."""
+    """How often each tool is called."""
     given = [message["tool_calls"] for message in messages if "tool_calls" in message]
     functions = [call.get("function") for calls in given for call in calls or () if isinstance(call, dict)]
     return Counter([str(each.get("name") or "?") for each in functions if isinstance(each, dict)])
 
 
 def characters(message: Message) -> int:
-    """Size of a message in characters, with a picture counted as what it costs."""
+    """Size of a message in characters; a picture counts as many as its tokens correspond to."""
     content = message.get("content")
     if isinstance(content, str):
         size = len(content)
@@ -77,7 +77,7 @@ def characters(message: Message) -> int:
 
 
 def excerpt(text: str, limit: int) -> str:
-    """The text, or its beginning and end with the number of characters left out between them."""
+    """Shortens a text to its beginning and end, with the number of omitted characters between them."""
     if len(text) <= limit:
         return text
     marker = f" […{len(text) - limit:,} characters…] "
@@ -87,28 +87,28 @@ def excerpt(text: str, limit: int) -> str:
 
 
 def find_folded(text: str, wanted: str) -> int:
-    """The position of the wanted text in any case; -1 when it is not there."""
+    """The position of a text, ignoring case; -1 when it does not occur."""
     folded = text.casefold()
     place = folded.find(wanted.casefold())
     if place <= 0 or len(folded) == len(text):
         return place
-    # Some characters, such as the German sharp s, fold to two: the place is the one before which so many stand.
+    # Some characters, such as the German sharp s, fold to two, so the position in the folded text must be mapped back.
     return bisect_right(range(len(text)), place, key=lambda end: len(text[:end].casefold())) - 1
 
 
 def one_line(text: str, limit: int) -> str:
-    """The beginning of a text without line breaks, cut at `limit` characters."""
+    """Shortens a text to one line of at most `limit` characters."""
     joined = " ".join(text[: 4 * limit].split())
     return joined if len(joined) <= limit else joined[: limit - 1].rstrip() + "…"
 
 
 def at_most(text: str) -> int:
-    """A cheap upper figure for the tokens of one line; `estimate` costs more than the line is worth."""
+    """A cheap upper bound for the tokens of one line, where `estimate` would be too slow."""
     return len(text) // 3 + 2 if text.isascii() else len(text.encode("utf-8", "surrogatepass")) // 3 + 2
 
 
 def estimate_sampled(text: str) -> int:
-    """Tokens of a text, from some places when it is long: a fraction of the time, and within a few percent."""
+    """Estimates the tokens of a text from samples when it is long: much faster, and within a few percent."""
     if len(text) <= _PLACES * _PLACE:
         return estimate(text)
     step = len(text) // _PLACES
@@ -117,7 +117,7 @@ def estimate_sampled(text: str) -> int:
 
 
 class Counts:
-    """Token counts beside messages: the ones handed in, others estimated when first asked for."""
+    """Token counts of messages: those that are known, others estimated on first use."""
 
     def __init__(self, messages: Sequence[Message], known: Sequence[int | None] | None = None) -> None:
         self._messages = messages
@@ -133,12 +133,12 @@ class Counts:
         return count
 
     def sizes(self, positions: Iterable[int]) -> list[int]:
-        """About how many characters messages have: from their counts where those are known."""
+        """Approximate characters of messages, derived from their token counts where those are known."""
         counts = self._counts
         return [4 * count if (count := counts[at]) is not None else characters(self._messages[at]) for at in positions]
 
     def total(self, start: int, stop: int) -> int:
-        """Tokens of messages[start:stop]; of many that were never counted a sample tells, weighted by characters."""
+        """Tokens of messages[start:stop]; many uncounted ones are extrapolated from a sample, by their characters."""
         span = self._counts[start:stop]
         known = sum(filter(None, span))
         if None not in span:
@@ -169,7 +169,7 @@ def _part_characters(part: object) -> int:
     return len(_part_text(part))
 
 
-# The compacted block: one message that replaces many, with pointers to them, as text that can be read back.
+# The block: one message that replaces many, with pointers to them. Its text can be parsed again:
 #
 # [CONTEXT COMPACTION — REFERENCE ONLY] …how to read it…
 # …summary…
@@ -179,21 +179,23 @@ def _part_characters(part: object) -> int:
 # --- END OF CONTEXT SUMMARY …
 
 CHAPTER_CHARACTERS = 15_000  # a chapter is what one context_expand can show
-MOST_CHAPTERS = 48
-_MOST_RANGES = 4  # of one chapter; ids of other conversations may lie between
-_LABEL = 90
-_LABELLED = 200  # messages of a chapter that its label is made of
+MOST_CHAPTERS = 48  # lines of pointers in a block
+_MOST_RANGES = 4  # of one chapter; its ids have gaps when other conversations stored messages meanwhile
+_LABEL = 90  # characters of a chapter's label
+_LABELLED = 200  # first messages of a chapter, from which its label is made
 _LONG_RESULTS = "long tool results"
-_ID = r"\d{1,18}"  # anybody may write a longer number into a text; no message has one
+_ID = r"\d{1,18}"  # message ids have no more digits, but other numbers in a text may
+# One pointer of a block: `- 12-15, 20 (5 messages): label`.
 _LINE = re.compile(
     rf"^- (?P<ids>{_ID}(?:-{_ID})?(?:, {_ID}(?:-{_ID})?)*) \((?P<count>{_ID}) messages?\)(?:: (?P<label>.*))?$"
 )
+# `12`, `12-15` (also with an en dash) or `12..15`, as models write ranges.
 _RANGE = re.compile(rf"(?<!\d)({_ID})(?!\d)\s*(?:(?:-|\N{{EN DASH}}|\.\.)\s*({_ID})(?!\d))?")
 
 
 @value
 class Chapter:
-    """Some consecutive messages of the past: their ids, how many they are, and what they were about."""
+    """A stretch of compacted messages: their ids, their number, and a label of what they were about."""
 
     ids: tuple[tuple[int, int], ...]
     count: int
@@ -201,13 +203,14 @@ class Chapter:
 
     @property
     def line(self) -> str:
+        """The chapter as a line of pointers in a block."""
         noun = "message" if self.count == 1 else "messages"
         label = f": {self.label}" if self.label else ""
         return f"- {format_ranges(self.ids)} ({self.count} {noun}){label}"
 
 
 def to_ranges(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """Runs of consecutive ids as (first, last)."""
+    """Groups ids into runs of consecutive ones, as (first, last)."""
     numbers = sorted(set(ids))
     runs: list[tuple[int, int]] = []
     for each in numbers:
@@ -219,11 +222,12 @@ def to_ranges(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
 
 
 def format_ranges(ranges: Iterable[tuple[int, int]]) -> str:
+    """Renders ranges of ids as `12-15, 20`."""
     return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def parse_ranges(text: str) -> list[range]:
-    """`"12-15, 20"` as ranges; [] when the text holds anything else."""
+    """Parses ranges of ids such as `12-15, 20`; [] when the text contains anything else."""
     if re.sub(_RANGE, "", text).strip(" ,;\t\n"):
         return []
     return [range(int(low), int(high or low) + 1) for low, high in _RANGE.findall(text)]
@@ -235,9 +239,9 @@ def chapters_of(
     more: Sequence[int] = (),
     sizes: Sequence[int] | None = None,
 ) -> list[Chapter]:
-    """The messages in order, cut into chapters that one expansion can show, at most `MOST_CHAPTERS` of them.
+    """Cuts messages into at most `MOST_CHAPTERS` chapters, each of a size that one `context_expand` can show.
 
-    `more` are ids that some of the messages point to themselves; `sizes` are characters, where they are known.
+    `more` are ids to which shortened results among the messages point; `sizes` are characters, if known.
     """
     sizes = sizes if sizes is not None else [characters(message) for message in messages]
     limit = max(CHAPTER_CHARACTERS, sum(sizes) // (MOST_CHAPTERS - 8))
@@ -257,7 +261,7 @@ def chapters_of(
 
 
 def render_chapters(chapters: Sequence[Chapter], room: int) -> str:
-    """One line per chapter in at most about `room` tokens: labels go first, then neighbours are joined."""
+    """Renders one line per chapter within `room` tokens: drops the labels first, then joins neighbours."""
     kept = joined(chapters, MOST_CHAPTERS)
     text = "\n".join([chapter.line for chapter in kept])
     if at_most(text) <= room or estimate(text) <= room:
@@ -271,6 +275,7 @@ def render_chapters(chapters: Sequence[Chapter], room: int) -> str:
 
 
 def parse_chapters(text: str) -> list[Chapter]:
+    """Reads chapters back from the lines of a block; other lines are ignored."""
     chapters = []
     for line in text.splitlines():
         if found := _LINE.match(line.strip()):
@@ -280,9 +285,9 @@ def parse_chapters(text: str) -> list[Chapter]:
 
 
 def joined(chapters: Sequence[Chapter], most: int) -> list[Chapter]:
-    """At most `most` chapters: the two smallest neighbours become one until it fits."""
+    """Reduces chapters to at most `most` by joining the two smallest neighbours repeatedly."""
     kept, most = list(chapters), max(most, 1)
-    while len(kept) > 2 * most:  # far too many, as only a text has that looks like a block: no look for the smallest
+    while len(kept) > 2 * most:  # only in text that imitates a block; searching for the smallest would take too long
         kept = [_together(*kept[at : at + 2]) for at in range(0, len(kept), 2)]
     while len(kept) > most:
         smallest = min(range(len(kept) - 1), key=lambda position: kept[position].count + kept[position + 1].count)
@@ -298,7 +303,7 @@ def _together(one: Chapter, *others: Chapter) -> Chapter:
 
 
 def few(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """At most `_MOST_RANGES` ranges that cover the given ones; what lies in the gaps belongs to nobody here."""
+    """Covers ranges with at most `_MOST_RANGES`, closing the smallest gaps, whose ids belong elsewhere."""
     runs = sorted(ranges)
     whole: list[tuple[int, int]] = []
     for first, last in runs:
@@ -314,7 +319,7 @@ def few(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def _label(messages: Sequence[Message]) -> str:
-    """The first thing a person said in it, and the tools that were used most."""
+    """A label for a chapter: the first thing the person said, and the tools that were used most."""
     some = messages[:_LABELLED]
     said = next((one_line(text_of(each), 60) for each in some if each.get("role") == "user" and text_of(each)), "")
     most = sorted(tool_counts(some).items(), key=lambda each: -each[1])[:3]
@@ -331,7 +336,7 @@ LEDGER_HEADING = "## Files changed and commands run"
 POINTERS_HEADING = "## Where the originals are"
 BRIDGE = "[Part of this conversation was compacted; I go on from what is known.]"
 SYSTEM_NOTE = "[Note: Some earlier turns of this conversation have been compacted into one block marked as such.]"
-_FLAG = "_compressed_summary"  # how hermes-agent marks its own
+_FLAG = "_compressed_summary"  # how hermes-agent marks its summaries
 _TEXTS = os.path.join(os.path.dirname(__file__), "text")
 _SIGNS = "[#- "
 _PREAMBLE_END = re.compile(r"\n\s*\n")
@@ -339,7 +344,7 @@ _PREAMBLE_END = re.compile(r"\n\s*\n")
 
 @value
 class Block:
-    """What a block says: the summary, the facts kept word for word, the ledger, the chapters it points to."""
+    """The sections of a block: summary, facts kept word for word, ledger, and the chapters it points to."""
 
     summary: str
     kept: str = ""
@@ -348,13 +353,14 @@ class Block:
 
 
 def is_block(message: Message) -> bool:
+    """Whether a message is the block of a compaction, ours or that of hermes-agent."""
     content = message.get("content")  # a block is always one text
     marked = isinstance(content, str) and content.startswith((MARK, LEGACY_PREFIX))
     return (marked or _FLAG in message) and message.get("role") in ("user", "assistant")
 
 
 def blocks_in(messages: Iterable[Message]) -> list[Message]:
-    """The blocks among messages; of a long history hardly any message is looked at twice."""
+    """Finds the blocks among messages, with a cheap check first because histories may be long."""
     marked = [
         message
         for message in messages
@@ -364,6 +370,7 @@ def blocks_in(messages: Iterable[Message]) -> list[Message]:
 
 
 def render_block(summary: str, kept: str, pointers: str, ledger: str = "") -> str:
+    """Renders a block from its sections, with the texts that tell the model how to read it."""
     parts = [f"{PREFIX} {prose('preamble')}", _without_marks(summary.strip())]
     if kept:
         parts.append(f"{KEPT_HEADING}\n{_without_marks(kept)}")
@@ -376,14 +383,14 @@ def render_block(summary: str, kept: str, pointers: str, ledger: str = "") -> st
 
 
 def parse_block(message: Message) -> Block:
-    """Reads a block back; one that another program wrote is all summary."""
+    """Parses a block; one that another program wrote consists of a summary only."""
     text = text_of(message).strip()
     if text.startswith(MARK):
         found = _PREAMBLE_END.search(text)
         text = text[found.end() :] if found else text.partition("]")[2]
     elif text.startswith(LEGACY_PREFIX):
         text = text[len(LEGACY_PREFIX) :]
-    # Whatever stands behind the last end line is no part of the block.
+    # Text after the last end line does not belong to the block.
     text = text.rpartition(f"\n{END}")[0] if f"\n{END}" in text else text
     text, _, pointers = text.partition(f"\n{POINTERS_HEADING}\n")
     text, _, ledger = text.partition(f"\n{LEDGER_HEADING}\n")
@@ -393,19 +400,19 @@ def parse_block(message: Message) -> Block:
 
 
 def _without_marks(text: str) -> str:
-    """The text without our own headings: a model or a person who writes them must not end a section early."""
+    """Removes our headings from a text: a model or person who writes one must not end a section early."""
     for mark in (MARK, END, KEPT_HEADING, LEDGER_HEADING, POINTERS_HEADING):
         if mark in text:
             bare = mark.strip(_SIGNS)
             before = text.split(bare)
-            # All signs before it go: of "## ##" one would be left.
+            # Remove all signs before it: after removing one "##" of "## ##", a heading would be left.
             before[:-1] = [each.rstrip(_SIGNS) if f"{each}{bare}".endswith(mark) else each for each in before[:-1]]
             text = bare.join(before)
     return text
 
 
 def join_blocks(blocks: Sequence[Block]) -> Block:
-    """Several blocks of one history as one, oldest first."""
+    """Joins the blocks of one history, oldest first."""
     return Block(
         summary="\n\n".join(block.summary for block in blocks),
         kept="\n".join(block.kept for block in blocks if block.kept),
@@ -416,7 +423,7 @@ def join_blocks(blocks: Sequence[Block]) -> Block:
 
 @cache
 def prose(name: str) -> str:
-    """One of the texts beside this module."""
+    """Reads one of the texts in `compaction/text`."""
     with open(os.path.join(_TEXTS, f"{name}.md"), encoding="utf-8") as file:
         return file.read().strip()
 
@@ -424,12 +431,13 @@ def prose(name: str) -> str:
 # Where a history may be cut, and how pointers are renumbered when it moves to another database.
 #
 # Phase 1 clears old tool results, phase 2 finds head and tail by token budget without separating a call from its
-# results, phase 4 puts the pieces together so that both the OpenAI and the Anthropic format accept them.
+# results, and phase 4 joins the pieces so that both the OpenAI and the Anthropic API accept them. Phase 3, the summary,
+# is in `compressor.py`.
 
 CLEARED = "[Old tool output cleared to save context space]"
-CLEAR_OVER = 200  # characters of a tool result that may stay
+CLEAR_OVER = 200  # characters; shorter tool results stay as they are
 MISSING_RESULT = "[The result of this call is no longer in the context.]"
-# What programs put into a conversation under the user's name; none of it is the person's last request.
+# Beginnings of messages that programs add in the user's role; such a message is not the person's last request.
 _SYNTHETIC = (
     "[System: Your previous response was truncated",
     "[System: The previous response was cut off",
@@ -439,19 +447,19 @@ _SYNTHETIC = (
 _POINTER = 'context_expand ids="'
 POINTED = re.compile(r'(?:\] |; )context_expand ids="(\d{1,19})" shows')
 Item = TypeVar("Item")
-_CHARACTERS_PER_TOKEN = 2  # a cautious reading: no text has fewer on average but Chinese, and then a result is shorter
+_CHARACTERS_PER_TOKEN = 2  # a low assumption: on average, only Chinese text has fewer
 
 
 @value
 class Cut:
-    """messages[:head] and messages[tail:] stay; so does the one at `pinned`, the last request, when it is between."""
+    """Where to cut: messages[:head] and messages[tail:] stay, and so does `pinned`, a last request between them."""
 
     head: int
     tail: int
     pinned: int | None = None
 
     def middle(self, beside: Sequence[Item]) -> list[Item]:
-        """What lies between, of the messages or of anything that stands beside them."""
+        """The part to replace, of the messages or of a list that belongs to them, such as their ids."""
         if self.pinned is None:
             return [*beside[self.head : self.tail]]
         return [*beside[self.head : self.pinned], *beside[self.pinned + 1 : self.tail]]
@@ -460,9 +468,9 @@ class Cut:
 def clear_tool_results(
     messages: Messages, end: int, ids: Sequence[int | None] | None = None, start: int = 0
 ) -> list[dict[str, Any]]:
-    """Phase 1: tool results of messages[start:end] that are longer than `CLEAR_OVER` make room.
+    """Phase 1: replaces tool results of messages[start:end] that are longer than `CLEAR_OVER` by a short note.
 
-    With ids they say how to read them again. Other messages are the same objects as before.
+    With ids, the note says how to read the result again. All other messages stay the same objects.
     """
     cleared = list(messages)
     for position in range(start, end):
@@ -475,7 +483,7 @@ def clear_tool_results(
 
 
 def shortened_ids(messages: Messages) -> list[int]:
-    """Ids of the originals of results that an earlier compaction cleared or shortened."""
+    """Lists the ids of original results that an earlier compaction cleared or shortened."""
     results = [message.get("content") for message in messages if message.get("role") == "tool"]
     pointing = [content for content in results if type(content) is str and _POINTER in content]
     return [int(number) for content in pointing for number in POINTED.findall(content)]
@@ -491,10 +499,10 @@ def find_cut(
     head_ceiling: int,
     tail_ceiling: int,
 ) -> Cut:
-    """Phase 2: what stays.
+    """Phase 2: decides which messages stay.
 
-    The tail holds as many whole groups as fit its budget, or `protect_last_n` messages if that is more and fits the
-    ceiling; the last group always. The head gives way only when it is larger than its ceiling.
+    The tail keeps as many whole groups as fit its budget, or `protect_last_n` messages if that is more and fits the
+    ceiling; it always keeps the last group. The head is shortened only when it exceeds its ceiling.
     """
     head = _head(messages, counts, protect_first_n, head_ceiling)
     tail = _tail(messages, counts, head, protect_last_n=protect_last_n, budget=tail_budget, ceiling=tail_ceiling)
@@ -502,7 +510,7 @@ def find_cut(
 
 
 def newest(messages: Messages, first: int, last: int) -> Cut:
-    """Everything between the first messages and the last ones, whole groups."""
+    """The cut that leaves about `first` messages at the beginning and `last` at the end, in whole groups."""
     head = min(first, len(messages))
     while head < len(messages) and messages[head].get("role") == "tool":
         head += 1
@@ -516,7 +524,7 @@ def _pinned(messages: Messages, head: int, tail: int) -> Cut:
 
 
 def last_request(messages: Messages) -> int | None:
-    """Where the person spoke last."""
+    """The position of the person's last message; None when there is none."""
     for position in range(len(messages) - 1, -1, -1):
         message = messages[position]
         if message.get("role") == "user" and not is_block(message) and not is_synthetic(message):
@@ -525,14 +533,14 @@ def last_request(messages: Messages) -> int | None:
 
 
 def group_start(messages: Messages, position: int) -> int:
-    """Where the group begins that `position` lies in: a message with all the tool results after it is one group."""
+    """The start of the group at `position`; a group is a message with all the tool results after it."""
     while 0 < position < len(messages) and messages[position].get("role") == "tool":
         position -= 1
     return position
 
 
 def shorten_results(messages: Messages, ids: Sequence[int | None], counts: Counts, room: int) -> list[dict[str, Any]]:
-    """Tool results that alone would overflow the window keep their beginning and end, with a pointer between."""
+    """Shortens tool results to beginning and end, with a pointer between, until the messages fit `room` tokens."""
     positions = [at for at, message in enumerate(messages) if message.get("role") == "tool"]
     total = sum(counts[at] for at in range(len(messages)))
     if total <= room or not positions:
@@ -552,10 +560,10 @@ def shorten_results(messages: Messages, ids: Sequence[int | None], counts: Count
 
 
 def block_messages(text: str, before: Message | None, after: Message | None) -> list[dict[str, Any]]:
-    """Phase 4: the block in the role that fits between its neighbours, with one assistant line where none does.
+    """Phase 4: the block as a message whose role fits its neighbours, with an assistant line where none does.
 
-    Roles must alternate for some models, and the first message must be the user's. The line is never put into the
-    user's mouth.
+    For some models, roles must alternate and the first message must be the user's. The extra line has the assistant's
+    role, because the person did not say it.
     """
     asked = before is not None and before.get("role") in ("user", "tool")
     answers_next = after is not None and after.get("role") == "assistant"
@@ -569,9 +577,9 @@ def block_messages(text: str, before: Message | None, after: Message | None) -> 
 
 
 def repair_pairs(messages: Messages) -> tuple[list[dict[str, Any]], list[int | None]]:
-    """A history in which every result directly follows its call and every call has one.
+    """Repairs a history so that every result directly follows its call and every call has a result.
 
-    Beside it: for each message its position in what was given, None for a result made up here.
+    Also returns the original position of each message; None for a result that was added here.
     """
     repaired: list[dict[str, Any]] = []
     origin: list[int | None] = []
@@ -580,7 +588,7 @@ def repair_pairs(messages: Messages) -> tuple[list[dict[str, Any]], list[int | N
         role = message.get("role")
         if role == "tool":
             if waiting.pop(str(message.get("tool_call_id")), None) is None:
-                continue  # an orphan: no wire takes it
+                continue  # a result without a call: no API accepts it
         else:
             if waiting:
                 _answer(waiting, repaired, origin)
@@ -632,29 +640,29 @@ def _tail(messages: Messages, counts: Counts, head: int, *, protect_last_n: int,
 
 
 def is_synthetic(message: Message) -> bool:
-    """Whether a program put it into the conversation under the user's name."""
+    """Whether a program added this message in the user's role."""
     if any(key.endswith("_synthetic") for key in message if key.startswith("_")):
         return True
     content = message.get("content")
     return isinstance(content, str) and content.startswith(_SYNTHETIC)
 
 
-_NOWHERE = 0  # no message has it
+_NOWHERE = 0  # an id that no message has
 _USED_AGAIN = re.compile(rf"^(- used again: .+?) \[({_ID})\](?= “)", re.MULTILINE)
 _SUMMARY_OF = re.compile(r"^### lcm:\d{1,18} · messages ([\d, -]+)$", re.MULTILINE)
 
 
 def renumbered(message: Mapping[str, Any], new_ids: NewIds) -> dict[str, Any]:
-    """A message of a compacted history for another database, in which the messages it points to have other ids.
+    """Translates the pointers in a message for another database, in which the messages have other ids.
 
-    A line that would lead to no message is left out.
+    Pointers without a message there are left out.
     """
     text = message.get("content")
     if not isinstance(text, str):
         return dict(message)
     if is_block(message):
         said, heading, pointers = text.partition(f"\n{POINTERS_HEADING}\n")
-        # The summaries themselves stay behind; what they say is in the block, and the messages are found by their ids.
+        # The summary graph of `lcm` is not copied: the block has its texts, and the messages are found by their ids.
 
         def moved(found: re.Match[str]) -> str:
             spans = ((span.start, span.stop - 1) for span in parse_ranges(found[1]))
