@@ -112,7 +112,7 @@ class WireLog:
         self._kept: dict[int, tuple[Message, bytes]] = {}  # holding the message keeps its id from being reused
 
     def parts(self, messages: Sequence[Message], instead: Mapping[int, Message] = MappingProxyType({})) -> list[bytes]:
-        """The bytes of each message; those at the positions of `instead` are encoded from what is given there."""
+        """The bytes of each message; for some positions, `instead` has a copy with a cache point."""
         kept, found = self._kept, []  # another thread may replace `_kept` by a smaller one at any moment
         for message in messages:
             entry = kept.get(id(message))
@@ -129,7 +129,7 @@ class WireLog:
 # Errors of providers, sorted by what somebody can do about them.
 
 _LONGEST_QUOTE = 300
-_SHORTEST_KEY = 8  # local servers take words such as "none" for a key, and those are no secret
+_SHORTEST_KEY = 8  # local servers accept words such as "none" as a key, and those are not secret
 
 # Most APIs have no status of its own for a conversation that is too long; they say it in words.
 _TOO_LONG = re.compile(
@@ -305,7 +305,7 @@ class Answer:
         return ReasoningDelta(text=text)
 
     def add_detail(self, detail: Mapping[str, Any]) -> None:
-        """Reasoning the provider wants back unchanged; pieces of the same detail are joined."""
+        """Adds reasoning that the provider wants back unchanged; pieces of the same detail are joined."""
         last = self._details[-1] if self._details else {}
         if "index" in detail and all(last.get(key) == detail.get(key) for key in ("index", "type")):
             for key, part in detail.items():
@@ -558,7 +558,7 @@ class HttpModel(OwnModel):
         fixed = self._fixed  # read once: another thread may replace it at any moment
         if fixed is None or fixed[:3] != (system, list(tools), wanted):
             given = self.options(system, tools) | self.endpoint.extra_body
-            for name, content in wanted.items():  # what is asked for wins over what is configured
+            for name, content in wanted.items():  # wishes for a request take precedence over the settings
                 both = isinstance(content, dict) and isinstance(given.get(name), dict)
                 given[name] = given[name] | content if both else content
             first = b"".join(encode(name) + b":" + encode(content) + b"," for name, content in given.items())
@@ -751,13 +751,13 @@ def _sorted_errors(endpoint: Endpoint) -> Iterator[None]:
         yield
     except httpx.ConnectError as error:
         remedy = "is the server running, is the address right, is there a network?"
-        raise ModelUnreachable(f"nothing answers for {who}: {error} ({remedy})") from error
+        raise ModelUnreachable(f"no connection to {who}: {error} ({remedy})") from error
     except httpx.TimeoutException as error:
         waited = f"{endpoint.timeout:g} s" if isinstance(error, httpx.ReadTimeout) else "too long"
         raise ModelUnreachable(f"{who} sent nothing for {waited} (try again, or give it more time)") from error
     except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
         raise ModelRefused(
-            f"{endpoint.base_url!r} is no address: {error} (set {endpoint.settings}.base_url)"
+            f"{endpoint.base_url!r} is not an address: {error} (set {endpoint.settings}.base_url)"
         ) from error
     except httpx.RequestError as error:
         raise ModelUnreachable(f"the connection to {who} broke: {error} (try again)") from error

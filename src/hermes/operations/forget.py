@@ -230,4 +230,4 @@ def _holds(archive: str, folder: str) -> bool:
 
 def _remove_tree(path: str) -> None:
     with explained("remove", path), contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(path)  # it never goes through a link, and refuses to begin at one
+        shutil.rmtree(path)  # does not follow links, and refuses to start at one

@@ -91,7 +91,7 @@ def run_self(
     found = list(questions(db))
     if not found:
         raise NotFound(
-            "no question of yours was answered in an earlier conversation; `hermes sessions import` brings more in"
+            "no question of yours was answered in an earlier conversation; `hermes sessions import` adds more"
         )
     chosen = random.Random(seed).sample(found, min(limit, len(found)))  # noqa: S311 - reproducible, not secret
     elsewhere = [Question(text=each, asked_at=0, answer=(), evidence=0, evidence_at=0) for each in _ELSEWHERE]
@@ -134,9 +134,9 @@ def how(model: str) -> dict[str, str]:
         f"the answer of {model} holds the answer's words" if model else "what memory shows holds the answer's words"
     )
     return {
-        "questions": "your own questions whose reply holds words of an earlier conversation that the question has not",
+        "questions": "your questions whose reply has words of an earlier conversation that the question does not have",
         "hits": judged,
-        "misled": "memory showed something, did not call it weak, and it was no hit",
+        "misled": "memory showed something, did not call it weak, and it was not a hit",
         "tokens": "what memory adds to a question, estimated, on average",
         "cost_usd": f"list prices of {model} for all questions of an arm, by estimated tokens" if model else "no model",
         "harm": "questions that are right without memory and wrong with it",

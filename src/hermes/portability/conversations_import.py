@@ -328,7 +328,7 @@ class Importer(_Import):
         return self.take(numbered_lines(file, self._advance))
 
     def take(self, lines: Iterable[tuple[int, bytes | None]]) -> Imported:
-        """Imports numbered lines as `read` does; None marks a line that is too long to hold."""
+        """Imports numbered lines as `read` does; None marks a line that is too long to read."""
         for chunk in _chunks(lines):
             with self._db.bulk():
                 for number, line in chunk:
@@ -381,7 +381,7 @@ class Importer(_Import):
 
     def _conversation(self, record: Any) -> None:
         if not isinstance(record, dict) or not isinstance(record.get("messages"), list):
-            raise BadLine("a part of it has no messages")
+            raise BadLine("one of its segments has no messages")
         messages = [clean_message(message) for message in record["messages"]]
         if not isinstance(record.get("id"), str):
             name = record["session_id"] if isinstance(record.get("session_id"), str) else _name_for(messages)
@@ -619,7 +619,7 @@ class TranscriptImport(_Import):
             if mark.session != base:
                 fields |= {"parent_session_id": base, "kind": "branch"}
         self.result.already_there += mark.taken
-        if count != mark.taken:  # finding the variant has read further than it goes, so begin again behind it
+        if count != mark.taken:  # the search for the variant read past its end, so start again from there
             messages = itertools.islice(_messages(conversation), mark.taken, None)
         while batch := list(itertools.islice(messages, _TRANSCRIPT_BATCH)):
             mark = self._store(mark, batch, fields)

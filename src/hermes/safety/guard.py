@@ -44,7 +44,7 @@ def _loaded() -> Any:
             from stackone_defender.classifiers.onnx_classifier import OnnxClassifier
         except ImportError as error:
             raise ExtraMissing(
-                f"a second opinion needs the extra guard ({error}): {command('guard')} brings it"
+                f"a second opinion needs the extra guard ({error}): {command('guard')} installs it"
             ) from error
         model = OnnxClassifier()
         model.load_model()
