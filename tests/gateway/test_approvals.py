@@ -61,7 +61,7 @@ def test_each_write_that_waits_is_a_message_with_buttons(home: Path, api: BotApi
         api.press(ANN, first, "Accept")
         assert api.wait(lambda: first.text == "Noted: add 'Preferred bakery: Breadly.'")
         api.press(ANN, second, "Reject")
-        assert api.wait(lambda: second.text == "Thrown away: add 'Buys rolls.'")
+        assert api.wait(lambda: second.text == "Rejected: add 'Buys rolls.'")
         assert gateway.settle(20)
         assert (first.keyboard, second.keyboard) == ([], [])
         assert api.count("answerCallbackQuery") == 3

@@ -161,7 +161,7 @@ def test_somebody_decides_in_the_chat_about_notes_that_wait(home: Path, api: Bot
         assert "This waits" not in ask(api, gateway, BOB, "/memory")
         assert "say which one" in ask(api, gateway, BOB, f"/memory approve {sail}")
         assert ask(api, gateway, ANN, f"/memory approve {sail}") == "Noted: add 'I sail.'"
-        assert ask(api, gateway, ANN, f"/memory reject {ski}") == "Thrown away: add 'I ski.'"
+        assert ask(api, gateway, ANN, f"/memory reject {ski}") == "Rejected: add 'I ski.'"
         assert "say which one" in ask(api, gateway, ANN, f"/memory reject {ski}")
         assert "1. I sail." in (now := ask(api, gateway, ANN, "/memory"))
         assert "This waits" not in now
@@ -310,7 +310,7 @@ def test_a_conversation_goes_on_on_another_platform_for_the_same_person_only(
         assert "wrong or has expired" in receiver.texts(1)[0]
         code = ask(api, gateway, ANN, "/handover").split()[-1]
         post(gateway, {"id": "a1", "user": "u1", "text": f"/continue {code}"})
-        assert "We go on here" in receiver.texts(2)[1]
+        assert "Continuing here" in receiver.texts(2)[1]
         post(gateway, {"id": "a2", "user": "u1", "text": "where were we?"})
         receiver.texts(3)
         ask(api, gateway, ANN, "something else")

@@ -217,7 +217,7 @@ def test_what_waits_for_a_person_has_buttons(home: Path, server: Any) -> None:
         server.press(ANN, first, "Accept")
         assert server.wait(lambda: first.text.startswith("Noted: add"))
         server.press(ANN, second, "Reject")
-        assert server.wait(lambda: second.text.startswith("Thrown away"))
+        assert server.wait(lambda: second.text.startswith("Rejected"))
         assert gateway.settle(20)
         assert (first.buttons, second.buttons) == ({}, {})
     assert MemoryStore.open(ann).entries("user") == ("Preferred bakery: Breadly.",)

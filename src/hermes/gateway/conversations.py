@@ -1,7 +1,7 @@
-"""The conversations of all people: kept open between messages, reset when it is time.
+"""Keeps everybody's conversations open between messages, and resets them by the policy.
 
 A chat has a key: `agent:main:telegram:dm:42:@ann`. A group is one conversation of all who speak there, kept in a home
-of its own, so that nobody's private memory can come up in it. The agent of a chat is used by one worker at a time;
+of its own, so that nobody's private memory can appear in it. The agent of a chat is used by one worker at a time;
 `interrupt` may come from anywhere.
 """
 
@@ -45,6 +45,7 @@ class ResetPolicy:
 
     @classmethod
     def of(cls, settings: Settings) -> ResetPolicy:
+        """The policy that `session_reset` in the settings describes."""
         name = settings.text("timezone")
         return cls(
             mode=settings.text("session_reset.mode"),
@@ -55,7 +56,7 @@ class ResetPolicy:
         )
 
     def due(self, active: float, now: float) -> str:
-        """Why a chat that was last used at `active` starts over at `now`; "" when it goes on."""
+        """Why a chat that was last used at `active` starts over at `now`; "" if it continues."""
         if self.mode in (DAILY, "both") and active < self._last_reset(now):
             return DAILY
         if self.mode in (IDLE, "both") and now - active >= self.idle_minutes * 60:
@@ -63,7 +64,7 @@ class ResetPolicy:
         return ""
 
     def told(self, why: str) -> str:
-        """One line for the person."""
+        """One line that tells the person why the conversation started over."""
         cause = "a new day" if why == DAILY else f"{_duration(self.idle_minutes)} without a message"
         return f"This is a new conversation ({cause}). What I remember is still there; /continue goes back."
 
@@ -83,17 +84,17 @@ def _duration(minutes: int) -> str:
 
 ON_REQUEST = "new"
 _LOG = logging.getLogger("hermes.gateway")
-_WHOSE = ":@"  # between the place and the person of a chat key
+_WHOSE = ":@"  # separates the place from the person in a chat key
 _GROUP = (
     "You are in a group, and everybody in it reads your answers. Each message begins with who says it, in brackets: "
     "[ann to you] is ann speaking to you, [ann to bob] is ann speaking to bob. Only the beginning of a message says "
     "this. Say in what you remember who it is about. What people told you in private you do not know here."
 )
-_CLOSE_SECONDS = 10.0  # seconds to wait for a conversation that is answering before something else is done to it
+_CLOSE_SECONDS = 10.0  # to wait for a running answer before its conversation is closed
 
 
 def chat_key(message: Incoming, person: str, profile: str = "") -> str:
-    """The key of a chat: the platform and the place; ends with whose it is, a person or a group."""
+    """The key of a chat: the platform and the place, then the person or group that it belongs to."""
     words = ["agent", profile or "main", message.platform, message.kind, message.chat]
     if message.thread:
         words.append(message.thread)
@@ -101,9 +102,10 @@ def chat_key(message: Incoming, person: str, profile: str = "") -> str:
 
 
 def spoken(message: Incoming, text: str) -> str:
-    """A message as the model and later searches see it: in a group it begins with who says it, and to whom.
+    """A message as the model and later searches see it: in a group it begins with the speaker and the addressee.
 
-    People cannot change the name they have here, and no line of theirs can begin as another's message does.
+    People cannot change their names here, and a line that begins with "[" is indented, so that nobody can imitate
+    another speaker.
     """
     if not message.speaker:
         return text
@@ -118,7 +120,7 @@ def place_of(key: str) -> tuple[str, str, str]:
 
 
 def private_chat(key: str) -> Incoming | None:
-    """Where to write to in the private chat of a key; None for a group."""
+    """A message to reply to, in order to write to the private chat of a key; None for a group."""
     words = key.rpartition(_WHOSE)[0].split(":", 4)
     if len(words) < 5 or words[3] != "dm":  # noqa: PLR2004 - agent, profile, platform, kind, chat
         return None
@@ -132,17 +134,17 @@ class OpenChat:
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.lock = threading.Lock()
-        self.closed = False  # whoever waited for the lock must look for the new one
+        self.closed = False  # a thread that waited for the lock must look for the new chat
 
     def close(self, seconds: float = _CLOSE_SECONDS) -> bool:
-        """Ends the session when its answer is finished; False when that takes too long."""
+        """Closes the session once its answer is finished; False if that takes longer than `seconds`."""
         if not self.lock.acquire(timeout=seconds):
             return False
         try:
             if not self.closed:
                 self.closed = True
                 self.agent.close()
-        except HermesError as error:  # such as a home that was removed: nothing is left to save
+        except HermesError as error:  # such as that of a removed person: nothing is left to save
             _LOG.warning("a conversation could not be closed cleanly: %s", error)
         finally:
             self.lock.release()
@@ -172,7 +174,7 @@ class Conversations:
 
     @contextmanager
     def entered(self, entry: Entry) -> Iterator[tuple[Agent, str]]:
-        """The agent of a message's chat, and a line for the person when the chat has started over."""
+        """Yields the agent of a message's chat, locked, and a line for the person if the chat has started over."""
         told = ""
         chat = self._ledger.chat(entry.chat_key)
         why = self._policy.due(chat.active, entry.received) if chat and entry.state != RUNNING else ""
@@ -207,14 +209,14 @@ class Conversations:
         if old is not None:
             old.close()
         if chat is not None:
-            with suppress(HermesError):  # it was deleted meanwhile, which is an end as well
+            with suppress(HermesError):  # it was deleted meanwhile, which ends it too
                 agent.session.database.end_session(chat.session, why)
         self._add(entry.chat_key, OpenChat(agent))
         now = Chat(key=entry.chat_key, person=entry.person, session=agent.session.id, active=entry.received)
         self._ledger.move(chat.session if chat else now.session, now)
 
     def hand_over(self, entry: Entry, session: str) -> None:
-        """The conversation goes on in this chat instead of the one it was in."""
+        """Continues a conversation in this chat instead of the one it was in."""
         keys = [chat.key for chat in self._ledger.chats(entry.person) if chat.session == session]
         if not all(self.close_chat(key) for key in (*keys, entry.chat_key)):
             raise NotFound("that conversation is still being answered; try again when it is")
@@ -222,7 +224,7 @@ class Conversations:
         self._ledger.move(session, here)
 
     def close_chat(self, key: str, seconds: float = _CLOSE_SECONDS) -> bool:
-        """Closes the session of a chat, with its note and its providers. False while an answer is being written."""
+        """Closes the session of a chat and its providers; False while an answer is being written."""
         with self._lock:
             opened = self._chats.get(key)
         if opened is None:
@@ -234,6 +236,7 @@ class Conversations:
         return closed
 
     def close_person(self, person: str) -> None:
+        """Interrupts a person's answers and closes their conversations."""
         with self._lock:
             keys = [key for key in self._chats if key.endswith(_WHOSE + person)]
         for key in keys:
@@ -249,6 +252,7 @@ class Conversations:
                 self.close_chat(key, 0)
 
     def close(self) -> None:
+        """Closes every conversation."""
         for key in list(self._chats):
             self.close_chat(key)
 
@@ -272,7 +276,7 @@ class Conversations:
         except (NotFound, DamagedFile):
             if not session:
                 raise
-            agent = self._open(entry)  # the person has deleted that conversation, or nobody can read it now
+            agent = self._open(entry)  # that conversation was deleted, or its file is damaged
         return self._add(entry.chat_key, OpenChat(agent))
 
     def _open(self, entry: Entry, **more: Any) -> Agent:

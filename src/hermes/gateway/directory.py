@@ -1,7 +1,7 @@
-"""Who is who: which account on which platform is which person, and the codes that make it so.
+"""Which account on which platform belongs to which person, and the codes that pair them.
 
 An account is known when the settings list it (`gateway.people`) or when its owner has sent a pairing code. Codes are
-random, good once and for a short time, and kept as digests only.
+random, valid once and for a short time, and stored only as digests.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from hermes.settings.people import People
 
 PAIR, HAND_OVER, FORGET = "pair", "hand over", "forget"
-SECONDS = {PAIR: 3600.0, HAND_OVER: 900.0, FORGET: 600.0}
-_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # none that looks like another
+SECONDS = {PAIR: 3600.0, HAND_OVER: 900.0, FORGET: 600.0}  # for which a code is valid
+_LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"  # no two that look alike, such as l and 1
 _LENGTH = 12  # 59 bits
 
 
@@ -37,12 +37,12 @@ class Directory:
         self._clock = clock
 
     def person(self, platform: str, user: str) -> str:
-        """Whose account this is, or "" for a stranger; somebody who was removed is one."""
+        """The person an account belongs to, or "" for a stranger, such as a person who was removed."""
         name = self._listed.get((platform, user)) or self._linked(platform, user)
         return name if name and self.knows(name) else ""
 
     def group(self, message: Incoming) -> str:
-        """The name a group has here. It is kept as a person is: a home of its own, made with the first message."""
+        """The name of a group, which has a home of its own, like a person; its first message creates it."""
         digest = hashlib.sha256(message.chat.encode()).hexdigest()[:10]
         name = f"group-{message.platform}-{digest}"
         if not self.knows(name):
@@ -50,6 +50,7 @@ class Directory:
         return name
 
     def knows(self, name: str) -> bool:
+        """Whether there is a person or a group of this name."""
         try:
             self.people.home_of(name)
         except NotFound:
@@ -57,6 +58,7 @@ class Directory:
         return True
 
     def accounts(self) -> list[dict[str, str]]:
+        """All known accounts with their people, and whether the settings or a pairing code made them known."""
         rows = self._ledger.database.rows('SELECT platform, "user", person FROM links ORDER BY 3, 1, 2')
         linked = [{"platform": row[0], "account": row[1], "person": row[2], "by": "pairing"} for row in rows]
         listed = [
@@ -66,6 +68,7 @@ class Directory:
         return listed + linked
 
     def link(self, platform: str, user: str, person: str) -> None:
+        """Assigns an account to a person, and takes it from anyone who had it before."""
         self.people.home_of(person)
         with self._ledger.writing() as database:
             database.run('DELETE FROM links WHERE platform = ? AND "user" = ?', (platform, user))
@@ -73,6 +76,7 @@ class Directory:
             database.run('INSERT INTO links (platform, "user", person, made) VALUES (?, ?, ?, ?)', values)
 
     def unlink(self, platform: str, user: str) -> None:
+        """Removes a paired account; raises NotFound if it was not paired."""
         with self._ledger.writing() as database:
             gone = database.rows(
                 'DELETE FROM links WHERE platform = ? AND "user" = ? RETURNING person', (platform, user)
@@ -83,7 +87,7 @@ class Directory:
             )
 
     def pair(self, code: str, platform: str, user: str) -> str:
-        """Makes the account that of the code's person; "" when the code is wrong or has expired."""
+        """Assigns the account to the code's person and returns their name; "" if the code is wrong or has expired."""
         person, _ = self.redeem(PAIR, code) or ("", "")
         if person and self.knows(person):
             self.link(platform, user, person)
@@ -93,6 +97,7 @@ class Directory:
     # --- codes -------------------------------------------------------------------------------------------------------
 
     def make_code(self, kind: str, person: str, about: str = "") -> str:
+        """Makes a code for a person; an earlier one of the same kind no longer works."""
         code = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
         now = self._clock()
         with self._ledger.writing() as database:
@@ -102,7 +107,7 @@ class Directory:
         return code
 
     def check(self, kind: str, code: str, *, at: float | None = None) -> tuple[str, str] | None:
-        """The person and the subject of a code that is good now, or was when it came `at`."""
+        """The person and the subject of a code that is valid now, or was when it arrived (`at`)."""
         moment = self._clock() if at is None else at
         row = self._ledger.database.row(
             "SELECT person, about FROM codes WHERE digest = ? AND expires >= ?", (_digest(kind, code), moment)
@@ -110,7 +115,7 @@ class Directory:
         return (str(row[0]), str(row[1])) if row else None
 
     def redeem(self, kind: str, code: str) -> tuple[str, str] | None:
-        """As `check`; the code is not good any more afterwards."""
+        """Like `check`, and makes the code invalid."""
         found = self.check(kind, code)
         if found:
             with self._ledger.writing() as database:

@@ -1,8 +1,8 @@
-"""What the gateway must not forget: messages that came in, answers to send, and the conversation of each chat.
+"""The gateway's durable state: received messages, answers to send, and the conversation of each chat.
 
 A message is `new` when it is stored, `running` when a turn for it may have begun, `answered` when its answer is stored,
 and `done` when the answer is delivered; its text is erased then. Each step is one durable transaction, so that a
-process that dies at any point is followed by one that goes on from there. The tables are those of
+process that dies at any point is followed by one that continues from there. The tables are those of
 `storage/engines.open_ledger`: a file, or rows of the operator's home in PostgreSQL.
 """
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 FOLDER = "gateway"
 FILE = "gateway.db"
 NEW, RUNNING, ANSWERED, DONE = "new", "running", "answered", "done"
-KEPT_SECONDS = 14 * 86_400  # how long the number of a message that is done is known, so that it is not taken twice
+KEPT_SECONDS = 14 * 86_400  # for which the number of a finished message is kept, so that it is not accepted twice
 
 _FIELDS = "id, lane, person, message, state, session, before, draft, attempts, received"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One message in the ledger. `session` and `before` say where its turn began: after message `before`."""
+    """One message in the ledger; its turn began in `session`, after the message with the id `before`."""
 
     id: int
     chat_key: str
@@ -53,7 +53,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A piece of an answer; `sent` is what the platform calls the message it will stand in."""
+    """A piece of an answer; `sent` is the platform's id of the message that it is written into."""
 
     number: int
     text: str
@@ -72,25 +72,26 @@ class Chat:
 
 
 class Ledger:
-    """Every message received, until its answer has gone out."""
+    """Every received message, from its arrival until its answer is delivered."""
 
     def __init__(self, database: EngineDatabase, check: Callable[[], None] = lambda: None) -> None:
         self.database = database
         self._check = check
-        self._private: dict[int, str] = {}  # words with private parts: only this process has them
+        self._private: dict[int, str] = {}  # texts with private parts, which are never stored
 
     @classmethod
     def open(cls, home: Home, *, check: Callable[[], None] = lambda: None) -> Ledger:
-        """`check` raises before a write when this process is no longer the one that answers."""
+        """Opens the ledger of a home; `check` is called before each write and raises if another gateway answers now."""
         path, address = home.join(FOLDER, FILE), storage_address(home)
         database = open_ledger(path, address, whose(home))
-        if address and os.path.exists(path):  # of a time when the ledger was a file
+        if address and os.path.exists(path):  # from before `storage.url` was set
             with closing(open_ledger(path, "", "")) as file:
                 copy_ledger(file, database)
             os.rename(path, f"{path}.moved")
         return cls(database, check)
 
     def close(self) -> None:
+        """Closes the database, without a log that could hold erased text."""
         self._truncate_log()
         self.database.close()
 
@@ -110,7 +111,7 @@ class Ledger:
     def store(
         self, messages: Sequence[tuple[str, str, Incoming]], now: float, *, platform: str = "", cursor: str = ""
     ) -> list[Entry]:
-        """Stores messages with their chats and people, and how far the platform was read; the new ones come back."""
+        """Stores messages, with their chats and people, and the platform's cursor; returns those that are new."""
         stored: list[Any] = []
         with self.writing() as database:
             for key, person, message in messages:
@@ -129,6 +130,7 @@ class Ledger:
         return [entry for entry in found if entry is not None]
 
     def cursor(self, platform: str) -> str:
+        """How far a platform was read; empty if it never was."""
         row = self.database.row("SELECT value FROM cursors WHERE platform = ?", (platform,))
         return str(row[0]) if row else ""
 
@@ -138,18 +140,18 @@ class Ledger:
         return _entry(row) if row else None
 
     def words(self, entry: Entry) -> str:
-        """What the person wrote; of private parts a process that came later has only the placeholder."""
+        """What the person wrote; after a restart, private parts are placeholders."""
         return self._private.get(entry.id, entry.message.text)
 
     def open_entries(self) -> list[Entry]:
-        """Everything that is not done, in the order it came."""
+        """Every message that is not done, in the order of arrival."""
         rows = self.database.rows(f"SELECT {_FIELDS} FROM inbox WHERE state <> 'done' ORDER BY id")  # noqa: S608 - our own names
         return [_entry(row) for row in rows]
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
     def begin(self, entry: Entry, session: str, before: int) -> None:
-        """A turn for this message begins: in this session, after this message of it."""
+        """Notes that a turn begins, in which session and after which message, so that a crash can be detected."""
         with self.writing() as database:
             database.run(
                 "UPDATE inbox SET state = ?, session = ?, before = ? WHERE id = ?", (RUNNING, session, before, entry.id)
@@ -157,10 +159,11 @@ class Ledger:
             self._put_chat(Chat(key=entry.chat_key, person=entry.person, session=session, active=entry.received))
 
     def attempted(self, number: int) -> None:
+        """Counts an attempt before it is made, so that a message that kills the process is not tried forever."""
         self._run("UPDATE inbox SET attempts = attempts + 1 WHERE id = ?", (number,))
 
     def drafted(self, number: int, sent: str) -> None:
-        """Notes the message that is already in the chat and will become the answer."""
+        """Notes the platform's id of the draft that will become the answer."""
         self._run("UPDATE inbox SET draft = ? WHERE id = ?", (sent, number))
 
     def answered(
@@ -172,7 +175,7 @@ class Ledger:
         session: str = "",
         questions: Sequence[tuple[str, Buttons]] = (),
     ) -> None:
-        """The answer is known; from here on the model is not asked again. `questions` follow it, with buttons."""
+        """Stores the answer, after which the model is not asked again; `questions` follow it, with buttons."""
         with self.writing() as database:
             kept = database.row("SELECT draft, lane FROM inbox WHERE id = ?", (number,))
             if kept is None:  # everything of the person was erased while their message was answered
@@ -185,11 +188,11 @@ class Ledger:
                     (number, place, text.replace("\0", ""), "" if place else draft, json.dumps(buttons)),
                 )
             database.run("UPDATE inbox SET state = ?, outcome = ? WHERE id = ?", (ANSWERED, outcome, number))
-            if session:  # a compaction may have moved the conversation on
+            if session:  # a compaction may have continued the conversation in another session
                 database.run("UPDATE chats SET session = ? WHERE lane = ?", (session, key))
 
     def pieces(self, number: int) -> list[Piece]:
-        """What is still to be delivered, in order."""
+        """The pieces still to be delivered, in order."""
         rows = self.database.rows(
             "SELECT piece, text, sent, buttons FROM outbox WHERE message = ? ORDER BY piece", (number,)
         )
@@ -204,13 +207,15 @@ class Ledger:
         ]
 
     def sent(self, number: int, piece: int, sent: str) -> None:
+        """Notes which message of the platform a piece will be written into, before it is."""
         self._run("UPDATE outbox SET sent = ? WHERE message = ? AND piece = ?", (sent, number, piece))
 
     def delivered(self, number: int, piece: int) -> None:
+        """Removes a piece that the person now has."""
         self._run("DELETE FROM outbox WHERE message = ? AND piece = ?", (number, piece))
 
     def done(self, entry: Entry, now: float, outcome: str = "") -> None:
-        """The answer is with the person: only the number of the message is kept, so that it is not taken twice."""
+        """Erases a message once its answer is delivered; its number is kept, so that it is not accepted twice."""
         self._private.pop(entry.id, None)
         with self.writing() as database:
             database.run("DELETE FROM outbox WHERE message = ?", (entry.id,))
@@ -223,15 +228,17 @@ class Ledger:
     # --- questions ---------------------------------------------------------------------------------------------------
 
     def unasked(self, person: str, place: str, pending: Sequence[str]) -> list[str]:
-        """Which of these pending writes the person was not yet asked about in such a place."""
+        """The pending writes that the person was not yet asked about in this kind of place (dm, group)."""
         rows = self.database.rows("SELECT pending FROM asked WHERE person = ? AND place = ?", (person, place))
         known = {row[0] for row in rows}
         return [each for each in pending if each not in known]
 
     def was_asked(self, person: str, pending: str) -> bool:
+        """Whether the person was asked about a pending write, in any place."""
         return bool(self.database.row("SELECT 1 FROM asked WHERE person = ? AND pending = ?", (person, pending)))
 
     def ask(self, person: str, place: str, pending: Sequence[str]) -> None:
+        """Notes that the person was asked about these pending writes."""
         with self.writing() as database:
             for each in pending:
                 asked = "INSERT INTO asked (person, pending, place) VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -240,6 +247,7 @@ class Ledger:
     # --- chats -------------------------------------------------------------------------------------------------------
 
     def chat(self, key: str) -> Chat | None:
+        """The chat with this key; None if nobody has had a turn there."""
         row = self.database.row("SELECT lane, person, session, active FROM chats WHERE lane = ?", (key,))
         return Chat(key=row[0], person=row[1], session=row[2], active=row[3]) if row else None
 
@@ -251,7 +259,7 @@ class Ledger:
         return [Chat(key=row[0], person=row[1], session=row[2], active=row[3]) for row in rows]
 
     def move(self, session: str, chat: Chat) -> None:
-        """The conversation goes on in another chat, and only there."""
+        """Continues a conversation in another chat, and only there."""
         with self.writing() as database:
             database.run("DELETE FROM chats WHERE session = ?", (session,))
             self._put_chat(chat)
@@ -264,7 +272,7 @@ class Ledger:
     # --- people ------------------------------------------------------------------------------------------------------
 
     def forget(self, person: str, *, keep: int = 0) -> None:
-        """Erases everything about a person; message `keep` loses its words and its person, and is still answered."""
+        """Erases everything about a person; message `keep` loses its link to them, and is still answered."""
         with self.writing() as database:
             for table in ("chats", "links", "codes", "asked"):
                 database.run(f"DELETE FROM {table} WHERE person = ?", (person,))  # noqa: S608 - our own names
@@ -278,22 +286,23 @@ class Ledger:
         self._truncate_log()
 
     def counts(self) -> dict[str, int]:
+        """How many messages are in each state."""
         rows = self.database.rows("SELECT state, count(*) FROM inbox GROUP BY state")
         return {NEW: 0, RUNNING: 0, ANSWERED: 0, DONE: 0} | {str(row[0]): int(row[1]) for row in rows}
 
     def _truncate_log(self) -> None:
         if isinstance(self.database, Database):
             with self.database.lock, self.database.translated():
-                self.database.connection.wal_checkpoint(None, 3)  # SQLITE_CHECKPOINT_TRUNCATE: it keeps no old pages
+                self.database.connection.wal_checkpoint(None, 3)  # 3 is SQLITE_CHECKPOINT_TRUNCATE: no old pages
 
 
 def has_ledger(home: Home) -> bool:
-    """Whether a gateway ever ran here; looking makes no file."""
+    """Whether a gateway may have run here; creates no file."""
     return bool(storage_address(home)) or os.path.exists(home.join(FOLDER, FILE))
 
 
 def forget_person(home: Home, person: str) -> None:
-    """Erases what the gateway of a home keeps about somebody, if there ever was one."""
+    """Erases what a home's gateway stored about a person, if there ever was a gateway."""
     if has_ledger(home):
         ledger = Ledger.open(home)
         ledger.forget(person)

@@ -1,7 +1,7 @@
-"""Handles one stored message: a command or a turn, then the delivery of its answer; after a crash, what is left of it.
+"""Handles one stored message: runs a command or a turn, then delivers the answer; after a crash, finishes what is left.
 
-An answer is delivered once. Where a platform can edit, a draft is sent first and what the platform calls it is stored;
-then the draft becomes the answer, which can be repeated without harm. A crash can leave a lonely draft, never a second
+An answer is delivered once. Where a platform can edit, a draft is sent first and its id on the platform is stored;
+then the draft becomes the answer, which can be repeated without harm. A crash can leave an empty draft, never a second
 answer. Where it cannot edit, every attempt carries the same `delivery`.
 """
 
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from hermes.gateway.platforms.base import Buttons, Platform
 
 _LOG = logging.getLogger("hermes.gateway")
-_MOST_ATTEMPTS = 20  # a message that has ended the process so often is not tried again
+_MOST_ATTEMPTS = 20  # a message that has ended the process this often is not tried again
 _PAUSES = (0.5, 1.0, 2.0, 5.0, 15.0, 60.0)  # seconds before the next attempt to deliver
-_TYPING_SECONDS = 4.0
+_TYPING_SECONDS = 4.0  # between two signs of typing; platforms show one for a few seconds
 _ONLY_TEXT = "I can only read text."
 _EMPTY = "(The model had nothing to say.)"
 _HEARD = "(I listen.)"
@@ -78,16 +78,16 @@ class Router:
     failures: dict[int, int] = field(default_factory=dict)  # deliveries in a row that failed, by message
 
     def handle(self, number: int) -> float | None:
-        """Works on one message; None when it is done, or the seconds until it should be tried again."""
+        """Handles one message; returns None once it is done, or the seconds until the next attempt."""
         try:
             entry = self.ledger.entry(number)
             if entry is not None and entry.state in (NEW, RUNNING):
                 self._answer(entry)
                 entry = self.ledger.entry(number)
             return None if entry is None or entry.state == DONE else self._deliver(entry)
-        except HermesError as error:  # our own files cannot be read or written: nothing is lost, it is tried again
+        except HermesError as error:  # our own files cannot be read or written; the message is stored
             _LOG.error("message %s will be tried again: %s", number, error)
-        except Exception:  # noqa: BLE001 - a platform is other people's code, and its chat must go on
+        except Exception:  # noqa: BLE001 - a platform is other people's code, and its chat must continue
             _LOG.exception("message %s will be tried again", number)
         return self._pause(number)
 
@@ -104,8 +104,8 @@ class Router:
             _LOG.warning("no model is available for message %s: %s", entry.id, error)
             text, outcome = _sorry(error, entry), "model failed"
         except StorageError:
-            raise  # a lock or a full disk: the turn is tried again, and goes on where it was
-        except HermesError as error:  # it says what is wrong; where in our code it was noticed helps nobody
+            raise  # a lock or a full disk: the turn is tried again, and continues where it was
+        except HermesError as error:  # its message says what is wrong, so a traceback would not help
             _LOG.error("message %s could not be answered: %s", entry.id, error)
             text, outcome = _BROKEN.format(number=entry.id), "failed"
         except Exception:  # noqa: BLE001 - a turn runs tools, providers and plug-ins: other people's code may raise anything
@@ -127,19 +127,19 @@ class Router:
         return self.ledger.ask(entry.person, message.kind, asked)
 
     def _hear(self, entry: Entry) -> None:
-        """Keeps what was said in a group without being said to us; a crash in the middle does not keep it twice."""
+        """Records a group's message that was not addressed to us; after a crash, it is not recorded twice."""
         with self.conversations.entered(entry) as (agent, _):
             session = agent.session
             done, begun = ("", False) if entry.state == NEW else earlier_answer(agent, entry)
             if not begun:
                 self.ledger.begin(entry, session.id, session.last_id)
                 session.record({"role": "user", "content": spoken(entry.message, entry.message.text)})
-            if not done:  # models want every message to be followed by one of theirs
+            if not done:  # models expect each message to be followed by an answer
                 session.record({"role": "assistant", "content": _HEARD})
             self.ledger.answered(entry.id, [], "heard", session=session.id)
 
     def _reply(self, entry: Entry) -> tuple[str, str, str]:
-        """The answer, how it came about, and the session it belongs to."""
+        """Returns the answer, its outcome for the ledger, and its session; no session for commands."""
         if entry.attempts >= _MOST_ATTEMPTS:
             return _BROKEN.format(number=entry.id), "given up", ""
         if not entry.message.text.strip():
@@ -176,7 +176,7 @@ class Router:
     def _deliver(self, entry: Entry) -> float | None:
         platform, outcome = self.platforms[entry.message.platform], ""
         if entry.message.pressed:
-            with suppress(Later, Never):  # only the sign of waiting on the button
+            with suppress(Later, Never):  # it only ends the sign of waiting on the button
                 platform.acknowledge(entry.message)
         try:
             for piece in self.ledger.pieces(entry.id):
@@ -188,7 +188,7 @@ class Router:
         except Later as error:
             _LOG.warning("the answer to message %s will be sent later: %s", entry.id, error)
             return error.seconds or self._pause(entry.id)
-        except Never as error:  # blocked, left, deleted: nobody is there to read it
+        except Never as error:  # the bot was blocked, or the chat is gone: nobody can read it
             _LOG.warning("the answer to message %s cannot be delivered: %s", entry.id, error)
             outcome = "undeliverable"
         self.ledger.done(entry, self.clock(), outcome)
@@ -196,6 +196,7 @@ class Router:
         return None
 
     def _fill(self, platform: Platform, entry: Entry, piece: Piece) -> None:
+        """Writes a piece into its draft; sends a new draft if somebody deleted the old one."""
         number, text, buttons = piece.number, piece.text, piece.buttons
         try:
             sent = piece.sent or self._send_draft(platform, entry, number)
@@ -203,7 +204,7 @@ class Router:
         except Never as error:
             if not error.gone:
                 raise
-            sent = self._send_draft(platform, entry, number)  # somebody deleted the draft
+            sent = self._send_draft(platform, entry, number)
             platform.edit(entry.message, sent, text, buttons=buttons)
 
     def _send_draft(self, platform: Platform, entry: Entry, piece: int) -> str:
@@ -217,7 +218,7 @@ class Router:
 
 
 def earlier_answer(agent: Agent, entry: Entry) -> tuple[str, bool]:
-    """What a process that died had already got: the whole answer, or "" and whether the turn had begun."""
+    """What an earlier process achieved before it died: the whole answer, or "" and whether the turn had begun."""
     session = agent.session
     stored = sorted(session.database.messages(session.id, limit=1000, newest=True), key=lambda each: each.id)
     since = [each.message for each in stored if each.id > entry.before]
@@ -248,7 +249,7 @@ def _follow(events: Iterator[TurnEvent], show: _Draft, notices: list[str]) -> Tu
 
 
 def _sorry(error: ModelError, entry: Entry) -> str:
-    """What the person may know of a failure; the rest is the operator's, and in the log."""
+    """What the person is told about a failure; the details are in the operator's log."""
     if isinstance(error, ContextTooLong):
         return _TOO_LONG
     return _BUSY if error.passing else _BROKEN.format(number=entry.id)
@@ -259,7 +260,7 @@ def _whole(told: str, reply: str, notices: list[str]) -> str:
 
 
 class _Draft:
-    """Shows an answer while it is written, as far as the platform can; what fails here is not worth a word."""
+    """Shows an answer while it is written, as far as the platform can; failures here do not matter."""
 
     def __init__(self, platform: Platform, entry: Entry, ledger: Ledger, seconds: float) -> None:
         self._platform, self._entry, self._ledger, self._seconds = platform, entry, ledger, seconds
@@ -269,13 +270,16 @@ class _Draft:
         self._typed = 0.0
 
     def begin(self) -> None:
+        """Shows that an answer is being written."""
         self._try(self._type)
 
     def clear(self) -> None:
+        """Drops the text so far, because the model starts again after a retry or a tool."""
         self._text = ""
         self._try(self._type)
 
     def add(self, text: str) -> None:
+        """Appends to the answer, and shows it if the last update is long enough ago."""
         self._text += text
         if self._seconds and self._platform.edits and time.monotonic() >= self._next:
             self._next = time.monotonic() + self._seconds
@@ -308,17 +312,18 @@ class _Draft:
 # --- commands: lines that begin with a slash and never reach a model --------------------------------------------------
 
 STOP = "/stop"
-_PRIVATE = frozenset({"/handover", "/continue", "/forget"})  # of one person; the rest is the group's own in a group
-_LOOKED_AT = 20
+_PRIVATE = frozenset({"/handover", "/continue", "/forget"})  # the others act on the group's own memory
+_LOOKED_AT = 20  # recent conversations among which /continue looks
 _MOST_QUESTIONS = 5  # messages with buttons after one answer
 _LONGEST_SHOWN = 3000  # characters of a pending write in one message
-_LIKE_A_COMMAND = re.compile(r"/[A-Za-z][A-Za-z0-9_-]*")  # a path goes on with another slash
+_LIKE_A_COMMAND = re.compile(r"/[A-Za-z][A-Za-z0-9_-]*")  # a path has another slash
+# "/tmp is full" is a sentence about a folder, not a command.
 _FOLDER = re.compile("/(?:bin|boot|dev|etc|home|lib|media|mnt|opt|proc|root|run|sbin|srv|sys|tmp|usr|var)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """What people can tell the gateway. `messages_waiting` says how many messages of a chat wait for an answer."""
+    """The commands of the chat; `messages_waiting` counts the messages of a chat that wait for an answer."""
 
     directory: Directory
     conversations: Conversations
@@ -326,7 +331,7 @@ class Commands:
     messages_waiting: Callable[[str], int]
 
     def answer(self, entry: Entry) -> str | None:
-        """The answer to a command; None when it is no command, and a model should see it."""
+        """Runs a command and returns its answer; None if the message is not a command but for the model."""
         name, _, rest = entry.message.text.strip().partition(" ")
         command = _COMMANDS.get(name.lower())
         if command is None:
@@ -339,29 +344,35 @@ class Commands:
             return str(error)
 
     def help(self, _entry: Entry, _rest: str) -> str:
+        """Lists the commands, except aliases."""
         lines = [f"{name}{told}" for name, (told, _) in _COMMANDS.items() if told]
         return "Just write. I also understand:\n" + "\n".join(lines)
 
     def start(self, entry: Entry, _rest: str) -> str:
+        """Greets the person and lists the commands."""
         return (
             f"Hello {entry.message.user_name or entry.message.speaker or entry.person}. I remember what you tell me. "
             + self.help(entry, "")
         )
 
     def paired(self, entry: Entry, _rest: str) -> str:
+        """Answers a pairing code of an account that is known already."""
         return f"This account is already that of {entry.message.speaker or entry.person}."
 
     def new(self, entry: Entry, _rest: str) -> str:
+        """Begins a new conversation in this chat."""
         self.conversations.start_over(entry, ON_REQUEST)
         return "A new conversation. What I remember is still there; /continue goes back."
 
     def stop(self, entry: Entry, _rest: str) -> str:
+        """Interrupts the running answer of this chat."""
         stopped = self.conversations.interrupt(entry.chat_key)
         left = max(0, self.messages_waiting(entry.chat_key))
         more = f" {left} of your messages still wait for an answer." if left else ""
         return ("I stop." if stopped else "There is nothing to stop.") + more
 
     def status(self, entry: Entry, _rest: str) -> str:
+        """Says who the person is, and shows the conversation, the model and the use of memory."""
         lines = [f"You are {entry.message.speaker or entry.person}."]
         if self.ledger.chat(entry.chat_key) is None:
             lines.append("There is no conversation here yet.")
@@ -380,6 +391,7 @@ class Commands:
         return "\n".join(lines)
 
     def memory(self, entry: Entry, rest: str) -> str:
+        """Lists entries and pending writes, or shows, approves, rejects or forgets one."""
         home = self.directory.people.home_of(entry.person)
         store = store_beside(home, load_settings(home), platform=entry.message.platform)
         numbered = [(target, text) for target in store.targets for text in store.entries(target)]
@@ -397,30 +409,30 @@ class Commands:
         return "What I have noted:\n" + "\n".join(lines) + "\n\n/memory forget NUMBER removes one." + waiting
 
     def _waiting(self, entry: Entry) -> str:
-        """Notes that are kept only when the person says so; empty when there are none."""
+        """The list of pending writes with what the person can do about them; empty if there are none."""
         staged = self._pending(entry).all()
         lines = [f"{each.id}: {each.summary}, because {each.reason}" for each in staged]
-        told = "/memory approve ID keeps one, /memory reject ID throws it away, /memory show ID shows all of it."
+        told = "/memory approve ID keeps one, /memory reject ID rejects it, /memory show ID shows all of it."
         return "\n\nThis waits for your word:\n" + "\n".join(lines) + f"\n{told}" if lines else ""
 
     def _decide(self, entry: Entry, word: str, wanted: str) -> str:
         pending = self._pending(entry)
         staged = next((each for each in pending.all() if each.id == wanted), None)
         if staged is None:
-            if entry.attempts:  # a process that died before it could say so may have done it
+            if entry.attempts:  # an earlier process may have done it and died before it could answer
                 return "That is decided."
             raise NotFound(f"say which one: /memory {word} ID, with an id from /memory")
         if word == "reject":
             pending.reject(wanted)
-            return f"Thrown away: {staged.summary}"
+            return f"Rejected: {staged.summary}"
         pending.approve(wanted)
         return f"Noted: {staged.summary}"
 
     def questions(self, entry: Entry, *, buttons: bool) -> tuple[list[tuple[str, Buttons]], str, list[str]]:
-        """What the person has not been asked about here yet: as messages with buttons, or as a line that says so.
+        """The pending writes that the person was not asked about here: as messages with buttons, or as one line.
 
-        The ids come with it, to be marked as asked when the answer is stored. In a group everybody who is known may
-        decide: what waits is the group's own.
+        Also returns their ids, to be marked as asked when the answer is stored. In a group, every known person may
+        decide, because the writes are to the group's own memory.
         """
         place = entry.message.kind
         waiting = {each.id: each for each in self._pending(entry).all()}
@@ -440,7 +452,7 @@ class Commands:
 
     def _forget_one(self, entry: Entry, store: MemoryStore, numbered: list[tuple[str, str]], number: str) -> str:
         note = f"gateway message {entry.message.platform} {entry.message.update}"
-        if entry.attempts:  # a process that died may have done it; the same number is another entry by now
+        if entry.attempts:  # an earlier process may have done it and died; then the number now means another entry
             changes = [change for target in store.targets for change in store.history(target)[0]]
             done = next((change for change in changes if change.cause.note == note), None)
             if done is not None:
@@ -452,6 +464,7 @@ class Commands:
         return f"Forgotten: {text}"
 
     def hand_over(self, entry: Entry, _rest: str) -> str:
+        """Makes a code that continues this conversation in another chat."""
         chat = self.ledger.chat(entry.chat_key)
         if chat is None:
             raise NotFound("there is no conversation here yet")
@@ -459,18 +472,20 @@ class Commands:
         return f"Where you want to continue, send within 15 minutes:\n/continue {code}"
 
     def go_on(self, entry: Entry, code: str) -> str:
+        """Continues another conversation of the person here: that of a code, or the most recent one."""
         if code:
             person, session = self.directory.check(HAND_OVER, code, at=entry.received) or ("", "")
-            if person != entry.person:  # somebody else's code is no code
+            if person != entry.person:  # a code of another person does not count
                 raise NotFound("this code is wrong or has expired; send /handover in the other chat to get a new one")
         else:
             session = self._latest_other(entry)
         self.conversations.hand_over(entry, session)
         with self.conversations.entered(entry) as (agent, _):
             about = agent.session.about()
-        return f"We go on here: {about.title or about.preview or 'your conversation'}"
+        return f"Continuing here: {about.title or about.preview or 'your conversation'}"
 
     def forget_me(self, entry: Entry, rest: str) -> str:
+        """Explains what forgetting would remove, and removes it once the person repeats the code."""
         what, _, code = rest.partition(" ")
         if what.lower() != "me":
             raise NotFound("/forget me removes everything of yours; /memory forget NUMBER removes one note")
@@ -494,7 +509,7 @@ class Commands:
         return self._forget(entry)
 
     def _forget(self, entry: Entry) -> str:
-        """Removes the person; done again after a crash in the middle, it finishes what is left."""
+        """Removes the person; after a crash in the middle, a second call finishes the removal."""
         people, person = self.directory.people, entry.person
         self.conversations.close_person(person)
         outside: list[str] = []
@@ -508,7 +523,7 @@ class Commands:
         return "\n".join(["Everything of yours is removed, and I do not know you any more.", *outside])
 
     def _latest_other(self, entry: Entry) -> str:
-        """The person's most recent conversation besides the one of this chat, wherever they had it."""
+        """The person's most recent conversation other than this chat's, on any platform."""
         here = self.ledger.chat(entry.chat_key)
         database = open_past(self.directory.people.home_of(entry.person))
         if database is not None:
@@ -538,21 +553,22 @@ _COMMANDS: dict[str, tuple[str, Callable[[Commands, Entry, str], str]]] = {
 
 
 def buttons_for(pending: str, *, shown: bool = False) -> Buttons:
+    """The buttons for a pending write; `shown` leaves out the one that shows all of it."""
     words = [("Accept", "approve"), ("Reject", "reject"), *([] if shown else [("Show", "show")])]
     return [(label, f"{word} {pending}") for label, word in words]
 
 
 def in_a_block(text: str) -> str:
-    """As it is, without formatting; a text that is longer than a message can be is cut."""
+    """A text as a block of code, so that it is shown without formatting; cut if it is too long for a message."""
     cut = text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]} … (`hermes memory pending` shows the rest)"
     fence = "```"
-    while fence in cut:
+    while fence in cut:  # the text must not close the block
         fence += "`"
     return f"{fence}\n{cut}\n{fence}"
 
 
 def _unknown(name: str, rest: str) -> str | None:
-    """The answer to an unknown command; None for a text that only begins with a slash."""
+    """The answer to an unknown command; None for other text that begins with a slash, such as a path."""
     if not _LIKE_A_COMMAND.fullmatch(name) or (rest and _FOLDER.fullmatch(name)):
         return None
     known = [each for each, (told, _) in _COMMANDS.items() if told]
@@ -560,4 +576,5 @@ def _unknown(name: str, rest: str) -> str | None:
 
 
 def is_stop(text: str) -> bool:
+    """Whether a message is the command /stop, which must not wait behind the answer it stops."""
     return text.strip().lower() == STOP

@@ -51,30 +51,33 @@ Item = TypeVar("Item")
 STATUS = "status.json"
 _PLATFORMS: tuple[type[Platform], ...] = (Telegram, Discord, Slack, Mail, Webhook)
 LOCK = "run.lock"
-_LEASE_SECONDS = 20.0  # in a database: so long after its last word a gateway is taken to be gone
-_SURE_SECONDS = 15.0  # so long after its last word a gateway trusts that nobody has taken over
-_LOOK_SECONDS = 2.0
+_LEASE_SECONDS = 20.0  # in a database, after which a gateway that has not renewed its lease counts as gone
+_SURE_SECONDS = 15.0  # after its last renewal, during which a gateway writes, well within the lease
+_LOOK_SECONDS = 2.0  # between two attempts of a waiting gateway to take over
 _QUICK_WORKERS = 2
-_STATUS_SECONDS = 5.0
-_SWEEP_SECONDS = 60.0
-_LARGEST = 1 << 20
+_STATUS_SECONDS = 5.0  # between two writes of the status, and two renewals of the lease
+_SWEEP_SECONDS = 60.0  # between two looks for finished conversations and due reminders
+_LARGEST = 1 << 20  # bytes of the status
 _DESCRIPTORS_EACH = 8  # an open conversation has six
 _LOG = logging.getLogger("hermes.gateway")
-_REMEMBERED = 10_000  # strangers who have had their answer
-_WAITING = 1_000  # strangers who wait for it
+_REMEMBERED = 10_000  # strangers who have been answered once
+_WAITING = 1_000  # strangers in the queue; a flood of them must not fill the memory
 _PAIRING = ("/pair", "/start")
 _NO_ACCESS = (
     "I do not know you, so I keep nothing of what you write. Ask whoever runs this bot for access: they make a code "
     "with `hermes gateway pair NAME`, and you send me /pair CODE. Your account here is {user}."
 )
 _DAY = 86_400
-_LOOKED_AFTER = 50  # chats that are looked at for missed messages after an interruption
+_LOOKED_AFTER = 50  # chats whose missed messages are read after an interruption
 _MEMORY_LOG = logging.getLogger("hermes.gateway.memory")
 _MEGABYTE = 1 << 20
 
 
 class Gateway:
-    """The service: receives on all platforms, answers in worker threads, stops cleanly."""
+    """The service: receives on all platforms, answers in worker threads, stops cleanly.
+
+    The constructor checks the settings and waits for its turn; nothing is received before `start`.
+    """
 
     def __init__(
         self,
@@ -133,13 +136,14 @@ class Gateway:
         seconds = settings.number("gateway.monitor_interval") if settings.flag("gateway.monitor_enabled") else 0
         self.monitor = Monitor(seconds=seconds, warn_mb=settings.integer("gateway.monitor_warn_mb"))
         self._port = settings.integer("gateway.port") if port is None else port
-        self.webhooks: HttpServer | None = None  # while it runs, when a platform calls us
+        self.webhooks: HttpServer | None = None  # while the gateway runs, if a platform calls us
         self._stop = threading.Event()
         self._problems: dict[str, str] = dict.fromkeys(self.platforms, "not connected yet")
         self._started = clock()
         self._receivers: list[threading.Thread] = []
 
     def start(self) -> None:
+        """Finishes what an earlier run left, then begins to receive on every platform."""
         self.turn.hold()
         finish_removals(self.home)
         left = self.receiver.resume()
@@ -167,7 +171,7 @@ class Gateway:
         threading.Thread(target=self._watch, name="gateway-status", daemon=True).start()
 
     def stop(self) -> bool:
-        """Receives nothing more, lets running answers finish, closes; False when some were left for the next start."""
+        """Stops receiving, lets running answers finish, closes; False if some answers are left for the next start."""
         self._stop.set()
         if self.webhooks is not None:
             self.webhooks.stop()
@@ -186,10 +190,11 @@ class Gateway:
         return drained
 
     def settle(self, seconds: float) -> bool:
-        """Waits until every message that came is answered."""
+        """Waits until every received message is answered; False if that takes longer than `seconds`."""
         return self.workers.settle(seconds) and self._quick.settle(seconds)
 
     def status(self, *, running: bool = True) -> dict[str, Any]:
+        """The state of each platform, the work under way and the memory in use, as stored in `status.json`."""
         return {
             "running": running,
             "pid": os.getpid(),
@@ -205,9 +210,9 @@ class Gateway:
         }
 
     def remind(self) -> int:
-        """Sends reminders whose time has come to the private chat that each person used last; returns how many.
+        """Sends due reminders to the private chat that each person used last; returns how many.
 
-        One that cannot be sent waits: the next look tries again, and the next turn brings it as well.
+        A reminder that cannot be sent is tried again at the next look, and the person's next turn also shows it.
         """
         sent, seen = 0, set[str]()
         for chat in self.ledger.chats():  # the most recent first
@@ -231,6 +236,7 @@ class Gateway:
         due = reminders.due(now)
         for each in due:
             text = f"Reminder: {each.text}"
+            # Send first: a crash in between repeats the reminder with the same `delivery`, instead of losing it.
             self.platforms[place.platform].send(place, text, delivery=f"reminder.{each.id}.{each.due}")
             reminders.fire([each.id], now)
         return len(due)
@@ -242,7 +248,7 @@ class Gateway:
             self._write_status()
 
     def _watch(self) -> None:
-        """Keeps the status fresh, closes conversations that are over, and sends reminders."""
+        """Writes the status from time to time, closes conversations that are over, and sends reminders."""
         swept = self._clock()
         while not self._stop.wait(_STATUS_SECONDS):
             self._write_status()
@@ -276,9 +282,10 @@ class Turn:
         self._kept = 0.0
         self._over = threading.Event()
         self._holder = threading.Thread(target=self._hold, name="gateway-turn", daemon=True)
-        self.lost = threading.Event()  # another gateway answers now
+        self.lost = threading.Event()  # set once another gateway has taken over
 
     def await_it(self) -> None:
+        """Waits until no other gateway answers; with files, raises a SettingsError if one is running."""
         if self.keep():
             return
         if not self._waits:
@@ -295,12 +302,12 @@ class Turn:
     def _hold(self) -> None:
         while not self._over.wait(_STATUS_SECONDS):
             if not self.keep():
-                _LOG.error("another gateway has taken over while this one did not answer; this one ends")
+                _LOG.error("another gateway took over while this one was unresponsive; this one ends")
                 self.lost.set()
                 return
 
     def keep(self) -> bool:
-        """Takes it, or says that it is still needed; False when another gateway has it."""
+        """Takes or renews the right; False if another gateway has it."""
         now = self._clock()
         try:
             if not self._lease.take():
@@ -314,11 +321,12 @@ class Turn:
         return True
 
     def check(self) -> None:
-        """Before a write: after a long pause another gateway may have taken over what this one was doing."""
+        """Raises before a write if the lease was not renewed in time, because another gateway may answer by now."""
         if self._waits and self._clock() - self._kept > _SURE_SECONDS:
-            raise StorageError("another gateway may have taken over; this one waits until it knows")
+            raise StorageError("another gateway may have taken over; this one waits until it has renewed its lease")
 
     def give_back(self) -> None:
+        """Ends the right, so that a waiting gateway can take over at once."""
         self._over.set()
         if self._holder.is_alive():
             self._holder.join()  # else it might take the lease again
@@ -331,7 +339,7 @@ class Turn:
 
 
 def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:
-    """The platforms the settings switch on; without one there is nothing to run."""
+    """The platforms that the settings switch on; raises a SettingsError if there is none."""
     found = {each.name: each.of(home, settings) for each in _PLATFORMS if settings.flag(f"gateway.{each.name}.enabled")}
     if not found:
         raise SettingsError(
@@ -342,7 +350,7 @@ def platforms_of(home: Home, settings: Settings) -> dict[str, Platform]:
 
 
 def stored_status(home: Home) -> dict[str, Any]:
-    """What the gateway of a home last said about itself, whether it runs, and what waits."""
+    """The last status of a home's gateway, whether it runs, its messages by state, and known accounts."""
     nothing: dict[str, Any] = {"running": False, "platforms": {}, "messages": {}, "accounts": []}
     folder = documents_of(home).below(FOLDER).open()
     if folder is None:
@@ -372,17 +380,18 @@ class Monitor:
         self.last: dict[str, Any] = {}  # rss_mb, peak_mb, gc, threads and uptime
 
     def start(self) -> None:
+        """Begins to measure, unless the interval is 0."""
         if self._seconds:
             threading.Thread(target=self._run, name="gateway-memory", daemon=True).start()
 
     def stop(self) -> None:
-        """One last line, so that the log tells how it ended."""
+        """Logs the figures a last time and ends the thread."""
         if self._seconds and not self._over.is_set():
             self.look()
         self._over.set()
 
     def look(self) -> None:
-        """Reads, logs and keeps the figures."""
+        """Measures memory and threads, logs the figures and keeps them in `last`."""
         used = self._resident() / _MEGABYTE
         self.last = {
             "rss_mb": round(used, 1),
@@ -404,20 +413,20 @@ class Monitor:
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM; where the system does not tell, the most there ever was."""
+    """The memory of this process in RAM, in bytes; where the system does not report it, the maximum so far."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        return most if sys.platform == "darwin" else most << 10
+        return most if sys.platform == "darwin" else most << 10  # bytes on macOS, kilobytes elsewhere
 
 
 class Workers(Generic[Item]):
-    """Threads for many chats: in each chat one item after the other, in all of them at most `most` at once.
+    """Threads for many chats: one item at a time in each chat, and at most `most` at once in all of them.
 
     `work` handles an item; it returns None when that is finished, or the seconds until it should be tried again. The
-    threads are daemons: everything is stored, so a program that has to end need not wait for the slowest answer.
+    threads are daemons: every item is stored, so a program that has to end need not wait for the slowest answer.
     """
 
     def __init__(self, work: Callable[[Item], float | None], *, most: int) -> None:
@@ -433,6 +442,7 @@ class Workers(Generic[Item]):
         self._closing = False
 
     def add(self, key: str, item: Item) -> None:
+        """Queues an item behind the others of its key, and starts a thread if none is free."""
         with self._changed:
             if key in self._queues:
                 self._queues[key].append(item)
@@ -442,7 +452,7 @@ class Workers(Generic[Item]):
             if self._idle < len(self._ready) and self._threads < self._most:  # a thread that wakes up is still idle
                 self._threads += 1
                 threading.Thread(target=self._serve, name=f"gateway-{self._threads}", daemon=True).start()
-            self._changed.notify_all()  # one could be `settle`, which would leave the message lying
+            self._changed.notify_all()  # if only one were woken, it could be `settle`, and the item would wait
 
     def waiting(self, key: str = "") -> int:
         """How many items wait, without those that are being handled."""
@@ -452,16 +462,17 @@ class Workers(Generic[Item]):
             return sum(map(len, queues)) - len(handled)
 
     def running(self) -> int:
+        """How many items are being handled."""
         with self._changed:
             return len(self._running)
 
     def settle(self, seconds: float) -> bool:
-        """Waits until nothing is left to do."""
+        """Waits until every queue is empty; False if that takes longer than `seconds`."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._queues, seconds)
 
     def close(self, seconds: float) -> bool:
-        """Begins nothing new and waits for what is being handled; False when that takes longer than `seconds`."""
+        """Begins no more items and waits for the running ones; False if that takes longer than `seconds`."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -484,7 +495,7 @@ class Workers(Generic[Item]):
                 self._changed.notify_all()
 
     def _next(self) -> str | None:
-        """The next key with something to do; None when it is over."""
+        """Waits for a key with an item to handle; None once the workers are closing."""
         with self._changed:
             self._idle += 1
             try:
@@ -520,9 +531,10 @@ class Receiver:
         self._workers, self._quick = workers, quick  # quick: for what must not wait behind an answer
         self._clock, self._profile = clock, profile
         self._answered: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._greeter = Workers(self._greet, most=1)  # whoever has access does not wait for those who have not
+        self._greeter = Workers(self._greet, most=1)  # people with access do not wait for strangers
 
     def cursor(self, platform: str) -> str:
+        """How far a platform was read, in the platform's own terms; empty at the beginning."""
         return self._ledger.cursor(platform)
 
     def chats(self, platform: str) -> list[tuple[str, str, float]]:
@@ -533,12 +545,12 @@ class Receiver:
         return found[-_LOOKED_AFTER:]
 
     def take(self, platform: str, messages: Sequence[Incoming], *, cursor: str = "") -> None:
-        """Stores messages and how far the platform was read, in one step; only then is anything done with them."""
+        """Stores messages and the platform's cursor in one transaction, and only then queues or answers them."""
         known: list[tuple[str, str, Incoming]] = []
         strangers: list[Incoming] = []
         for message in messages:
             person, kept = self._person(message)
-            if person and kept.kind == "group":  # what is said there is the group's, and nothing else is known there
+            if person and kept.kind == "group":  # its messages belong to the group, which knows no private memory
                 kept = replace(kept, speaker=person, to=self._directory.person(platform, kept.to))
                 person = self._directory.group(kept)
             if not person:
@@ -552,21 +564,23 @@ class Receiver:
             self._answer_stranger(stranger)
 
     def queue(self, entry: Entry) -> None:
+        """Queues a stored message; a press or `/stop` goes to workers that no answer occupies."""
         quick = entry.message.pressed or is_stop(entry.message.text)
         (self._quick if quick else self._workers).add(entry.chat_key or str(entry.id), entry.id)
 
     def resume(self) -> int:
-        """Queues what an earlier process has left; returns how much that is."""
+        """Queues the messages that an earlier process has not finished; returns how many."""
         left = [each for each in self._ledger.open_entries() if each.message.platform in self._platforms]
         for entry in left:
             self.queue(entry)
         return len(left)
 
     def close(self) -> None:
+        """Stops answering strangers."""
         self._greeter.close(5)
 
     def _person(self, message: Incoming) -> tuple[str, Incoming]:
-        """Whose message it is, and as what it is kept: a code that has paired an account is a greeting."""
+        """The person who wrote a message, and the message to store: a code that paired an account becomes /start."""
         person = self._directory.person(message.platform, message.user)
         if person:
             return person, message
@@ -576,7 +590,7 @@ class Receiver:
         return person, replace(message, text="/start")
 
     def _answer_stranger(self, stranger: Incoming) -> None:
-        """One answer for each stranger, as long as this process lives: nothing about them is stored."""
+        """Answers each stranger once in the life of this process; nothing about them is stored."""
         who = (stranger.platform, stranger.user)
         if who in self._answered or not stranger.addressed:
             return
@@ -591,4 +605,4 @@ class Receiver:
             text = _NO_ACCESS.format(user=stranger.user)
             self._platforms[stranger.platform].send(stranger, text, delivery=f"stranger.{stranger.update}")
         except (Later, Never) as error:
-            _LOG.warning("could not tell a stranger how to get access: %s", error)
+            _LOG.warning("a stranger could not be told how to get access: %s", error)

@@ -1,4 +1,4 @@
-"""What a chat platform is to the gateway: it delivers messages, takes answers, and says who somebody is."""
+"""`Platform`: the interface of a chat platform, and what the platforms share."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("hermes.gateway")
 _CUTS = ("\n\n", "\n", " ")  # the best place first
 _LAST_CODE_OF_ONE_UNIT = 0xFFFF
-_SMALLEST = 256  # units; so little Markdown fits in any case
+_SMALLEST = 256  # units of Markdown, which fit on every platform
 _FENCES = 16  # units that the fences around a piece may take
-_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")
+_FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)$")  # opens or closes code; CommonMark allows three spaces before it
 
 
 def units(text: str) -> int:
-    """UTF-16 code units, which is how Telegram counts: a character beyond the first plane is two."""
+    """The length in UTF-16 code units, as Telegram counts: an emoji, for example, is two."""
     return len(text) + sum(ord(letter) > _LAST_CODE_OF_ONE_UNIT for letter in text)
 
 
 def split(text: str, limit: int) -> list[str]:
-    """Pieces of at most `limit` units; a cut is behind a paragraph, a line or a word where there is one."""
+    """Splits a text into pieces of at most `limit` units, after a paragraph, a line or a word if possible."""
     pieces: list[str] = []
     while text:
         piece = _first(text, limit)
@@ -48,13 +48,13 @@ def split(text: str, limit: int) -> list[str]:
 
 
 def split_markdown(text: str, fits: Callable[[str], bool], limit: int) -> list[str]:
-    """Pieces of Markdown for which `fits` holds, each of them whole: code that is cut is closed and opened again."""
+    """Splits Markdown into pieces that fit, each valid by itself: code that is cut is closed and opened again."""
     pieces: list[str] = []
     opened = ""  # the line that opened the code at the beginning of the rest
     while text.strip():
         room = limit
         piece, taken, fence = _piece(text, room, opened)
-        while not fits(piece) and room > _SMALLEST:  # formatting may need more room than the text: a table is aligned
+        while not fits(piece) and room > _SMALLEST:  # formatting can make a text longer, such as an aligned table
             room = room * 3 // 4
             piece, taken, fence = _piece(text, room, opened)
         pieces.append(piece)
@@ -63,7 +63,7 @@ def split_markdown(text: str, fits: Callable[[str], bool], limit: int) -> list[s
 
 
 def _piece(text: str, room: int, opened: str) -> tuple[str, int, str]:
-    """The next piece, how much of the text is in it, and the line that opened the code it ends in."""
+    """The next piece, how much of the text it covers, and the line that opened the code it ends in."""
     raw = _first(text, max(room - units(opened) - _FENCES, _SMALLEST // 2))
     fence = opened
     for line in raw.split("\n"):
@@ -91,7 +91,7 @@ def _first(text: str, limit: int) -> str:
         return head
     for cut in _CUTS:
         place = head.rfind(cut)
-        if place >= len(head) // 2:  # a cut further ahead would make many small pieces
+        if place >= len(head) // 2:  # an earlier cut would make many small pieces
             return head[: place + len(cut)]
     return head
 
@@ -107,14 +107,15 @@ def _within(text: str, limit: int) -> str:
 
 Buttons = Sequence[tuple[str, str]]
 DRAFT = "…"  # shown in a chat until the answer is ready
-BUTTON = re.compile(r"(?:approve|reject|show) [0-9a-f]{1,32}")  # what one of ours gives back when it is pressed
+# What a platform returns when one of our buttons is pressed.
+BUTTON = re.compile(r"(?:approve|reject|show) [0-9a-f]{1,32}")
 TIMEOUT = 15.0  # seconds for one call of a platform's API
 _PAUSES = (1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before the next attempt, when the platform does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incoming:
-    """One message of a person. `update` is the platform's own number for it: the same message has the same one."""
+    """One message of a person; `update` is the platform's number for it, the same each time it is delivered."""
 
     platform: str
     update: str
@@ -123,25 +124,25 @@ class Incoming:
     text: str
     kind: str = "dm"  # dm, or group
     thread: str = ""
-    message: str = ""  # what an answer in a group refers to
+    message: str = ""  # its id on the platform, to which an answer in a group refers
     user_name: str = ""
     chat_name: str = ""
-    addressed: bool = True  # meant for us, and not only said where we can hear it
+    addressed: bool = True  # meant for us, not just said in a group that we are in
     pressed: str = ""  # the platform's number of a press on a button; `message` is the one with the button
-    heard: bool = False  # kept, and not answered
+    heard: bool = False  # stored, but not answered
     speaker: str = ""  # in a group: the person who said it, by their name here
     to: str = ""  # in a group: the account it was said to, when that is not us
 
 
 def in_group(message: Incoming, groups: str) -> Incoming | None:
-    """A message in a group as `gateway.groups` wants it: to be answered, only heard, or left alone (None)."""
+    """Applies `gateway.groups` to a group's message: it is answered, only heard, or ignored (None)."""
     if groups == "off" or (groups == "mention" and not message.addressed):
         return None
     return replace(message, heard=groups == "listen" and not message.addressed)
 
 
 def understood(read: Callable[[Mapping[str, Any]], Incoming | None], update: Mapping[str, Any]) -> Incoming | None:
-    """A message out of what a platform sent; None when it is not for us, or makes no sense: it must not stop others."""
+    """Reads a platform's update; None if it is not for us, or malformed, which must not stop the others."""
     try:
         return read(update)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -150,7 +151,7 @@ def understood(read: Callable[[Mapping[str, Any]], Incoming | None], update: Map
 
 
 class Later(HermesError):
-    """The platform cannot take this now; it may in `seconds`."""
+    """The platform cannot do this now; try again after `seconds`."""
 
     def __init__(self, message: str, *, seconds: float) -> None:
         super().__init__(message)
@@ -158,7 +159,7 @@ class Later(HermesError):
 
 
 class Never(HermesError):
-    """The platform will not take this, however often it is tried. `gone`: the message to edit is not there."""
+    """The platform will never do this; `gone` means that the message to edit no longer exists."""
 
     def __init__(self, message: str, *, gone: bool = False) -> None:
         super().__init__(message)
@@ -175,7 +176,7 @@ class Answer:
 
     @property
     def passing(self) -> bool:
-        """Whether the same call may work later: too many calls, or trouble on their side."""
+        """Whether the same call may work later, after too many calls or an error of the platform."""
         return self.status == 429 or self.status >= 500  # noqa: PLR2004 - HTTP statuses
 
     @property
@@ -195,7 +196,7 @@ def call_api(
     seconds: float = TIMEOUT,
     cancelled: Callable[[], bool] | None = None,
 ) -> Answer:
-    """One HTTP call with JSON; a platform that cannot be reached, or answers without JSON, may do so `Later`."""
+    """Makes one HTTP call with JSON; raises `Later` if the platform cannot be reached or answers without JSON."""
     import httpx
 
     extensions = {CANCELLED: cancelled} if cancelled else {}
@@ -215,9 +216,9 @@ def call_api(
 def keep_receiving(
     step: Callable[[Callable[[], None]], bool], stop: Callable[[], bool], report: Callable[[str], None]
 ) -> None:
-    """Repeats `step` until it says that it is over; waits longer after each failure in a row.
+    """Repeats `step` until it returns False; waits longer after each failure in a row.
 
-    `step` calls what it is given when it is connected.
+    `step` receives a function to call once it is connected.
     """
     failures, never = 0, threading.Event()
 
@@ -232,7 +233,7 @@ def keep_receiving(
                 return
         except Interrupted:
             return
-        except HermesError as error:  # theirs, or our own disk: what is not stored is not acknowledged
+        except HermesError as error:  # what could not be stored is not acknowledged, so it comes again
             report(str(error))
             left = (error.seconds if isinstance(error, Later) else 0) or _PAUSES[min(failures, len(_PAUSES) - 1)]
             failures += 1
@@ -244,8 +245,8 @@ def keep_receiving(
 class Inbox(Protocol):
     """Where a platform puts what it received. When `take` returns, everything is stored and may be acknowledged.
 
-    `cursor` is how far it was read. `chats` is for platforms without one: where people wrote, what kind of chat that
-    is, and when they last did.
+    `cursor` is how far a platform was read. `chats` is for platforms without a cursor: it lists the chats in which
+    people wrote, with their kind and the time of the last message.
     """
 
     def take(self, platform: str, messages: Sequence[Incoming], *, cursor: str = "") -> None: ...
@@ -254,10 +255,10 @@ class Inbox(Protocol):
 
 
 class Platform:
-    """One platform. `edits` says whether a message that was sent can be changed, `buttons` whether it can have some.
+    """One platform. `edits` says whether a sent message can be changed, `buttons` whether it can have buttons.
 
-    A button is a label, and what comes back as a command when it is pressed. `is_called` means that the platform calls
-    us over HTTP. Errors are `Later` and `Never`.
+    A button is a label and the text that the platform returns when it is pressed. `is_called` means that the platform
+    calls us over HTTP. Errors are `Later` and `Never`.
     """
 
     name = ""
@@ -268,7 +269,7 @@ class Platform:
 
     @classmethod
     def of(cls, home: Home, settings: Settings) -> Self:
-        """The platform as the settings describe it; SettingsError says what is missing."""
+        """Makes the platform from the settings; a SettingsError says what is missing."""
         raise NotImplementedError
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
@@ -276,11 +277,11 @@ class Platform:
         raise NotImplementedError
 
     def accept(self, inbox: Inbox, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
-        """Takes a request of a platform that calls us; returns the status, and what is wrong ("" for nothing)."""
+        """Handles a platform's request; returns the HTTP status, and what is wrong ("" if nothing)."""
         raise NotImplementedError
 
     def identity(self) -> str:
-        """Who we are on this platform."""
+        """Our own name or address on this platform; empty until it is known."""
         raise NotImplementedError
 
     def send(self, to: Incoming, text: str, *, delivery: str) -> str:
@@ -292,24 +293,26 @@ class Platform:
         raise NotImplementedError
 
     def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None:  # noqa: ARG002 - for others
+        """Replaces the text and the buttons of a message; `Never` where the platform cannot."""
         raise Never(f"{self.name} cannot change a message once it is sent")
 
     def acknowledge(self, pressed: Incoming) -> None:
-        """Ends the sign of waiting on a button, where there is one."""
+        """Ends the sign of waiting on a pressed button, where the platform has one."""
 
     def typing(self, to: Incoming) -> None:
-        """Shows that an answer is being written, where that is possible."""
+        """Shows that an answer is being written, where the platform can."""
 
     def fits(self, text: str) -> bool:
-        """Whether a text with its formatting is one message."""
+        """Whether a text with its formatting fits into one message."""
         return units(text) <= self.limit
 
     def split(self, text: str) -> list[str]:
+        """Splits an answer into pieces that each fit into one message."""
         return [text] if self.fits(text) else split_markdown(text, self.fits, self.limit)
 
 
 def needed(home: Home, platform: str, **secrets: str) -> list[str]:
-    """The secrets of a platform by their names in `.env`; SettingsError says where to get one that is missing."""
+    """Reads a platform's secrets from `.env`; a SettingsError says where to get those that are missing."""
     found = {name: secret(home, name) for name in secrets}
     if missing := [f"{name}=… ({where})" for name, where in secrets.items() if not found[name]]:
         raise SettingsError(f"gateway.{platform}.enabled is true, but .env lacks {' and '.join(missing)}")
@@ -318,8 +321,8 @@ def needed(home: Home, platform: str, **secrets: str) -> list[str]:
 
 # --- platforms that keep a WebSocket open to us, with JSON in every frame (the extra `gateway`) -----------------------
 
-LOOK = 0.5  # seconds between two looks at whether it is over
-_LARGEST = 16 << 20
+LOOK = 0.5  # seconds between two checks whether to stop
+_LARGEST = 16 << 20  # bytes of one frame
 
 
 class Socket:
@@ -329,7 +332,7 @@ class Socket:
         self._connection = connection
 
     def receive(self, seconds: float = LOOK) -> dict[str, Any] | None:
-        """The next frame; None when none came in that time, or when it is not an object."""
+        """The next frame; None if none came in time, or if it is not an object."""
         try:
             frame = json.loads(self._connection.recv(timeout=seconds))
         except (TimeoutError, ValueError):
@@ -337,6 +340,7 @@ class Socket:
         return frame if isinstance(frame, dict) else None
 
     def send(self, frame: Mapping[str, Any]) -> None:
+        """Sends an object as one frame."""
         self._connection.send(json.dumps(frame))
 
 
@@ -345,29 +349,30 @@ class Connected(Platform):
 
     edits = True
     buttons = True
-    replayed = 50  # messages of one chat that are looked at after an interruption
+    replayed = 50  # messages of one chat that are read after an interruption
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
         keep_receiving(lambda connected: self.listen(inbox, stop, connected), stop, report)
 
     def listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
-        """One connection, from its beginning to its end; False when there is to be no other."""
+        """Serves one connection until it ends; False if there should be no other."""
         raise NotImplementedError
 
     def incoming(self, event: Mapping[str, Any]) -> Incoming | None:
-        """A message of a person; None for anything else."""
+        """Reads a person's message from an event; None for anything else."""
         raise NotImplementedError
 
     def missed(self, chat: str, kind: str, active: float) -> Sequence[Mapping[str, Any]]:
-        """What was said in a chat after this moment, the oldest first."""
+        """Fetches what was said in a chat after this time, oldest first."""
         raise NotImplementedError
 
     def store(self, inbox: Inbox, message: Incoming | None) -> None:
+        """Puts a message into the inbox, if there is one to put."""
         if message is not None:
             inbox.take(self.name, [message])
 
     def catch_up(self, inbox: Inbox) -> None:
-        """Takes what came while nobody was connected; the ledger knows which of it is new."""
+        """Stores what came while we were not connected; the ledger ignores what it already has."""
         for chat, kind, active in inbox.chats(self.name):
             try:
                 found = self.missed(chat, kind, active)
@@ -387,7 +392,7 @@ class Closed(Later):
 
 @contextmanager
 def open_socket(name: str, address: str) -> Iterator[Socket]:
-    """A connection; what goes wrong with it becomes `Later`, and its end `Closed`."""
+    """Opens a connection; its errors become `Later`, and its end `Closed`."""
     try:
         from websockets.exceptions import ConnectionClosed, WebSocketException
         from websockets.sync.client import connect
@@ -397,7 +402,7 @@ def open_socket(name: str, address: str) -> Iterator[Socket]:
         with connect(address, open_timeout=TIMEOUT, close_timeout=1, max_size=_LARGEST) as connection:
             yield Socket(connection)
     except ConnectionClosed as error:
-        code = error.rcvd.code if error.rcvd else 1006  # 1006: it ended without a word
+        code = error.rcvd.code if error.rcvd else 1006  # 1006: it ended without a close frame
         raise Closed(f"{name} has closed the connection ({code})", code) from None
     except (WebSocketException, OSError, TimeoutError) as error:  # without the address: Slack's holds a ticket
         raise Later(f"{name} cannot be reached ({type(error).__name__})", seconds=0) from None

@@ -1,4 +1,4 @@
-"""Discord: its gateway over a WebSocket in, its HTTP API out. Neither needs a public address.
+"""Discord: receives over a WebSocket and answers over the HTTP API, so no public address is needed.
 
 After a lost connection the session is resumed, and Discord sends what came meanwhile. When it cannot be resumed, or the
 process is new, the latest messages of chats that people use are read over HTTP; the ledger knows which are new.
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 API = "https://discord.com/api/v10"
 _DISPATCH, _HEARTBEAT, _IDENTIFY, _RESUME, _RECONNECT, _INVALID, _HELLO, _BEAT_SEEN = 0, 1, 2, 6, 7, 9, 10, 11
-_GUILD_MESSAGES, _DIRECT_MESSAGES, _CONTENT = 1 << 9, 1 << 12, 1 << 15  # what to be told of
-_PLAIN_KINDS = (0, 19)  # a message, and an answer to one; others say that somebody joined and the like
+_GUILD_MESSAGES, _DIRECT_MESSAGES, _CONTENT = 1 << 9, 1 << 12, 1 << 15  # the intents, which choose the events
+_PLAIN_KINDS = (0, 19)  # a message and a reply; others say that somebody joined and the like
 _PRESSED_BUTTON = 3
 _NOT_FOUND, _WRONG_TOKEN, _OK = 404, 401, 300
-_EPOCH = 1_420_070_400  # the second from which Discord counts; a number of a message holds its time
+_EPOCH = 1_420_070_400  # the second from which Discord counts; the number of a message contains its time
 _STYLES = {"Accept": 3, "Reject": 4}  # green, red; else 2, grey
-_REASONS = {  # codes with which Discord closes for good
+_REASONS = {  # codes of a connection that would be refused again
     4004: "it does not know this bot; check DISCORD_BOT_TOKEN in .env",
     4014: "gateway.groups needs the Message Content Intent: switch it on for this bot in Discord's developer portal",
 }
@@ -63,7 +63,7 @@ class Discord(Connected):
         self._token = token
         self._groups = groups
         self._me: dict[str, Any] = {}
-        self._session: tuple[str, str] | None = None  # its number, and where it is resumed
+        self._session: tuple[str, str] | None = None  # its id, and the address to resume it at
         self._sequence: int | None = None
 
     @classmethod
@@ -75,6 +75,7 @@ class Discord(Connected):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
+        """Serves one connection; keeps the session for the next one unless Discord has ended it."""
         address = self._session[1] if self._session else str(self.call("GET", "/gateway/bot")["url"])
         try:
             with open_socket("Discord", f"{address}?v=10&encoding=json") as socket:
@@ -82,7 +83,7 @@ class Discord(Connected):
         except Closed as error:
             if error.code in _REASONS:
                 raise Later(f"Discord: {_REASONS[error.code]}", seconds=60) from None
-            if 4000 < error.code < 4010:  # noqa: PLR2004 - its codes for a session that is over
+            if 4000 < error.code < 4010:  # noqa: PLR2004 - codes for a session that cannot be resumed
                 self._session = None
             raise
         return True
@@ -106,7 +107,7 @@ class Discord(Connected):
                 socket.send(self._hello())
             elif code == _DISPATCH:
                 self._take(frame, inbox, connected)
-                self._sequence = frame["s"]  # what comes after it is asked for, so it is stored first
+                self._sequence = frame["s"]  # a resumed session continues after this event, so it is stored first
             elif code == _HEARTBEAT:
                 next_beat = 0.0
             elif code == _BEAT_SEEN:
@@ -119,7 +120,7 @@ class Discord(Connected):
         if self._session:
             data = {"token": self._token, "session_id": self._session[0], "seq": self._sequence}
             return {"op": _RESUME, "d": data}
-        # Without the last one Discord still tells the text of private messages and of those that mention us.
+        # Without _CONTENT, Discord still sends the text of private messages and of those that mention us.
         intents = _DIRECT_MESSAGES | (_GUILD_MESSAGES if self._groups != "off" else 0)
         intents |= _CONTENT if self._groups in ("all", "listen") else 0
         properties = {"os": "linux", "browser": "hermes-memory", "device": "hermes-memory"}
@@ -141,12 +142,13 @@ class Discord(Connected):
                 self.store(inbox, understood(self._pressed, data))
 
     def missed(self, chat: str, kind: str, active: float) -> Sequence[Mapping[str, Any]]:
-        after = (int(active) - _EPOCH) * 1000 << 22
+        after = (int(active) - _EPOCH) * 1000 << 22  # the lower 22 bits of a number do not belong to the time
         found = self.call("GET", f"/channels/{chat}/messages?after={after}&limit={self.replayed}")["list"]
-        known = {"guild_id": ""} if kind == "group" else {}  # a list does not say it
+        known = {"guild_id": ""} if kind == "group" else {}  # events say which server it is, lists of messages do not
         return [{**known, **each} for each in sorted(found, key=lambda each: int(each["id"]))]
 
     def incoming(self, message: Mapping[str, Any]) -> Incoming | None:
+        """Reads a message; ignores those of bots and webhooks, and notices such as that somebody joined."""
         author = message["author"]
         if author.get("bot") or message.get("webhook_id") or message.get("type", 0) not in _PLAIN_KINDS:
             return None
@@ -170,7 +172,7 @@ class Discord(Connected):
         return in_group(found, self._groups) if group else found
 
     def _pressed(self, interaction: Mapping[str, Any]) -> Incoming | None:
-        """A press on one of our buttons, as the command it means. Nobody else sees a private chat's buttons."""
+        """Reads a press on one of our buttons as a command; only the person sees those of a private chat."""
         data = str((interaction.get("data") or {}).get("custom_id") or "")
         if interaction["type"] != _PRESSED_BUTTON or not BUTTON.fullmatch(data):
             return None
@@ -194,7 +196,7 @@ class Discord(Connected):
         return f"@{self._me['username']}" if self._me else ""
 
     def send(self, to: Incoming, text: str, *, delivery: str) -> str:
-        # Discord takes the same nonce once within minutes, so a lost answer does not leave a second draft.
+        # Discord accepts a nonce only once within minutes, so a lost answer to this call leaves no second draft.
         nonce = hashlib.sha256(delivery.encode()).hexdigest()[:25]
         fields: dict[str, Any] = {**_content(text), "nonce": nonce, "enforce_nonce": True}
         if to.kind == "group" and to.message:
@@ -218,24 +220,24 @@ class Discord(Connected):
         return units(with_tables_aligned(text)) <= self.limit
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Mapping[str, Any]:
-        """One call of the HTTP API; what it cannot do becomes `Later` or `Never`."""
+        """Calls the HTTP API; errors become `Later` or `Never`."""
         answer = call_api("Discord", method, self._api + path, body=body, headers=self._headers)
         if answer.status < _OK:
             return answer.document
         told = f"Discord {method}: {answer.document.get('message') or answer.status}"
         if answer.passing:
             raise Later(told, seconds=float(answer.document.get("retry_after") or 0))
-        if answer.status == _WRONG_TOKEN:  # nothing is lost meanwhile
+        if answer.status == _WRONG_TOKEN:  # not Never: once the token is corrected, the answer is sent
             raise Later(f"Discord: {_REASONS[4004]}", seconds=60)
         raise Never(told, gone=answer.status == _NOT_FOUND)
 
 
 def _content(text: str) -> dict[str, Any]:
-    """Discord knows Markdown except for tables. Whatever a model writes, nobody is called by it."""
+    """The text for Discord, which knows Markdown except for tables; nothing a model writes can notify anybody."""
     return {"content": with_tables_aligned(text), "allowed_mentions": {"parse": [], "replied_user": True}}
 
 
 def _without_mention(text: str, me: str, named: Mapping[str, str]) -> str:
-    """The text as it is meant: our own mention at its beginning is left out, others are names."""
+    """The text without our own mention at its beginning, and with other mentions as names."""
     text = re.sub(rf"^\s*<@!?{me or '0'}>\s*", "", text)
     return re.sub(r"<@!?(\d+)>", lambda found: f"@{named.get(found[1]) or found[1]}", text)

@@ -1,4 +1,4 @@
-"""Markdown as the formatting a platform knows: each platform describes its marks, and the walk is the same for all."""
+"""Renders Markdown in the formatting of a platform, which describes its marks in a `Markup`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 _WIDEST_TABLE = 60  # columns; a wider one is written row by row
-# What a model writes as HTML, a reference or a picture would vanish; a line of hyphens is meant as a rule.
+# HTML, references and pictures stay text, because they would vanish otherwise. A line of hyphens is a rule, not the
+# underline of a heading.
 MARKDOWN = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
 MARKDOWN.disable(["reference", "image", "lheading"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Markup:
-    """How a platform writes what Markdown means. Texts are escaped before they are given to any of these."""
+    """How a platform writes the elements of Markdown; the functions receive text that is already escaped."""
 
     marks: Mapping[str, tuple[str, str]]  # strong, em, s, code_inline
     escape: Callable[[str], str]
@@ -29,7 +30,7 @@ class Markup:
     link: Callable[[str, str], str]  # address, and what it is called
 
     def render(self, markdown: str) -> str:
-        """Headings are bold, tables are aligned in a block of their own."""
+        """Formats Markdown; headings become bold, and tables become aligned blocks of code."""
         return self._blocks(SyntaxTreeNode(MARKDOWN.parse(markdown)).children)
 
     def _blocks(self, nodes: Sequence[SyntaxTreeNode], between: str = "\n\n", *, quoted: bool = False) -> str:
@@ -98,7 +99,7 @@ class Markup:
 
 
 def aligned_table(node: SyntaxTreeNode) -> str:
-    """A table as lines of equal columns without any formatting; "" when it is too wide for a phone."""
+    """Formats a table as plain lines with aligned columns; "" if it is too wide for a phone."""
     rows = [[_plain(cell) for cell in row.children] for part in node.children for row in part.children]
     widths = [max(map(_columns, column)) for column in zip(*rows, strict=False)]
     if sum(widths) + 2 * len(widths) > _WIDEST_TABLE:
@@ -112,7 +113,7 @@ def aligned_table(node: SyntaxTreeNode) -> str:
 
 
 def with_tables_aligned(markdown: str) -> str:
-    """Markdown for a platform that knows it except for tables: those become blocks of code."""
+    """Turns the tables of Markdown into blocks of code, for platforms that know the rest of it."""
     lines = markdown.split("\n")
     for node in reversed(SyntaxTreeNode(MARKDOWN.parse(markdown)).children):
         if node.type == "table" and node.map is not None:
@@ -127,4 +128,5 @@ def _plain(node: SyntaxTreeNode) -> str:
 
 
 def _columns(text: str) -> int:
+    """The width on a screen: accents take no column, Chinese characters and emoji take two."""
     return sum(0 if unicodedata.combining(each) else 1 + (unicodedata.east_asian_width(each) in "WF") for each in text)

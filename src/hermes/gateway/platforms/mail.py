@@ -1,8 +1,8 @@
 """E-mail: an IMAP folder is read every few seconds, answers go out over SMTP as text and HTML.
 
-Anybody can write any name into From. So a message counts only when the receiving server says that its sender is who
-they claim to be (`Authentication-Results`, DMARC). An answer goes to those who were part of the message, never to
-Reply-To. Each attempt at one answer has the same Message-ID, by which mailboxes know a repetition.
+Anybody can write any name into From. So a message is accepted only if the receiving server confirms its sender
+(`Authentication-Results`, DMARC). An answer goes to the sender and recipients of the message, never to Reply-To. Each
+attempt at one answer has the same Message-ID, by which mailboxes recognize a repetition.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 _LARGEST = 2 << 20  # bytes of a message that is read
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _PASSED = re.compile(r"\bdmarc\s*=\s*pass\b", re.IGNORECASE)
-_ATTRIBUTION = re.compile(r"^(?:On|Am|Le|El|Il|Em|Op) .{4,300}:\s*$", re.DOTALL)  # "On Monday, Ann wrote:"
+# The line above a quoted message, such as "On Monday, Ann wrote:", in seven languages.
+_ATTRIBUTION = re.compile(r"^(?:On|Am|Le|El|Il|Em|Op) .{4,300}:\s*$", re.DOTALL)
+# Tags of HTML that begin a line, and those whose content is no text.
 _BREAKS = frozenset(("br", "p", "div", "li", "tr", "h1", "h2", "h3", "blockquote"))
 _SILENT = frozenset(("style", "script", "head", "title"))
 
@@ -82,11 +84,11 @@ class Mail(Platform):
                 example = f"{schemes[0]}://{name}.example.org"
                 raise SettingsError(f"gateway.email.{name}: expected an address such as {example}")
             if parts.scheme == "imap" and parts.hostname not in _LOOPBACK:
-                raise SettingsError("gateway.email.imap: only imaps:// keeps the password from being read on its way")
+                raise SettingsError("gateway.email.imap: expected imaps://; imap:// sends the password unencrypted")
         if not given["vouched_by"]:
             raise SettingsError(
-                "gateway.email.vouched_by must name the server that checks senders: the first word behind "
-                "Authentication-Results in any mail you got. Without it anybody could write in another person's name"
+                "gateway.email.vouched_by must name the server that checks senders: the first word after "
+                "Authentication-Results in any mail you received. Without it, anybody could write in somebody's name"
             )
         return cls(
             password=password,
@@ -99,6 +101,7 @@ class Mail(Platform):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
+        """Keeps one connection to the mailbox, and reads it every few seconds."""
         pause = threading.Event()
 
         def step(connected: Callable[[], None]) -> bool:
@@ -134,17 +137,18 @@ class Mail(Platform):
             raise Later(f"the mailbox at {host} cannot be read ({error})", seconds=0) from None
 
     def _read(self, mailbox: imaplib.IMAP4, inbox: Inbox) -> None:
-        """Takes every message above the highest number that was stored, one after the other."""
+        """Stores the messages above the cursor, which is the mailbox's UIDVALIDITY and the last UID."""
         validity = (mailbox.response("UIDVALIDITY")[1] or [b"0"])[0] or b"0"
-        mailbox.untagged_responses["UIDVALIDITY"] = [validity]  # told once, with the folder
+        mailbox.untagged_responses["UIDVALIDITY"] = [validity]  # sent once; reading it removes it
         folder, _, last = inbox.cursor(self.name).partition(":")
-        if folder != validity.decode():  # a new mailbox: what was there before us is not for us
+        if folder != validity.decode():  # a new or renumbered mailbox: do not answer old messages
             _, found = mailbox.uid("SEARCH", "ALL")
             last = max((found[0] or b"").split(), key=int, default=b"0").decode()
             inbox.take(self.name, [], cursor=f"{validity.decode()}:{last}")
             return
         mailbox.noop()
-        _, found = mailbox.uid("SEARCH", f"UID {int(last) + 1}:*")  # the highest always fits, even when it is lower
+        # "N:*" always includes the highest number, even if that is below N.
+        _, found = mailbox.uid("SEARCH", f"UID {int(last) + 1}:*")
         for number in sorted(int(each) for each in (found[0] or b"").split() if int(each) > int(last)):
             _, parts = mailbox.uid("FETCH", str(number), f"(BODY.PEEK[]<0.{_LARGEST}>)")
             raw = next((part[1] for part in parts if isinstance(part, tuple)), b"")
@@ -152,7 +156,7 @@ class Mail(Platform):
             inbox.take(self.name, [message] if message else [], cursor=f"{validity.decode()}:{number}")
 
     def incoming(self, message: EmailMessage) -> Incoming | None:
-        """A person's message; None for what a program sent, and for senders nobody vouches for."""
+        """Reads a person's message; None for automatic messages, and for senders that no server has confirmed."""
         sender = parseaddr(str(message.get("From", "")))[1].lower()
         automatic = str(message.get("Auto-Submitted", "no")).lower() != "no" or "List-Id" in message
         if not sender or sender == self._address or automatic or not self._is_vouched_for(message):
@@ -176,15 +180,15 @@ class Mail(Platform):
             chat_name=re.sub(r"^(?:(?:re|aw|fwd?|wg):\s*)+", "", subject, flags=re.IGNORECASE),
             text=_new_text(_body(message)),
             message=own,
-            addressed=self._address in first or not group,  # in copy only, we hear it
+            addressed=self._address in first or not group,  # as Cc it is only heard
         )
         return in_group(found, self._groups) if group else found
 
     def _is_vouched_for(self, message: EmailMessage) -> bool:
-        """Whether our own server has checked the sender; only its lines count, and it writes above all others."""
+        """Whether our own server confirmed the sender; its line is the first of that name, because it writes on top."""
         for line in map(str, message.get_all("Authentication-Results", [])):
             server, _, results = line.partition(";")
-            if server.lower().split()[:1] == [self._vouched_by]:  # a version may follow
+            if server.lower().split()[:1] == [self._vouched_by]:  # a version may follow the name
                 return _PASSED.search(results) is not None
         return False
 
@@ -194,13 +198,14 @@ class Mail(Platform):
         return self._address
 
     def send(self, to: Incoming, text: str, *, delivery: str) -> str:
+        """Sends the answer as a reply in the thread, as text and as HTML."""
         answer = EmailMessage()
         number = hashlib.sha256(f"{self._address} {delivery}".encode()).hexdigest()[:40]
         answer["From"] = self._address
         answer["To"] = ", ".join(to.chat.split(","))
         answer["Subject"] = f"Re: {to.chat_name}" if to.chat_name else "From your assistant"
         answer["Message-ID"] = f"<{number}@{self._address.rpartition('@')[2]}>"
-        answer["Auto-Submitted"] = "auto-replied"  # two programs that answer each other would never end
+        answer["Auto-Submitted"] = "auto-replied"  # else two programs could answer each other forever
         if to.message:
             answer["In-Reply-To"] = f"<{to.message}>"
             answer["References"] = " ".join(dict.fromkeys(f"<{each}>" for each in (to.thread, to.message) if each))
@@ -226,12 +231,12 @@ class Mail(Platform):
                 server.send_message(answer)
         except smtplib.SMTPRecipientsRefused as error:
             codes = [code for code, _ in error.recipients.values()]
-            told = f"the mail server {host} takes nothing for this person ({codes})"
+            told = f"the mail server {host} accepts no mail for this person ({codes})"
             raise (Never(told) if min(codes) >= 500 else Later(told, seconds=60)) from None  # noqa: PLR2004 - for good
         except smtplib.SMTPAuthenticationError:
             raise Later(f"{host} does not accept the password; check EMAIL_PASSWORD in .env", seconds=60) from None
         except smtplib.SMTPResponseException as error:
-            told = f"the mail server {host} refuses it ({error.smtp_code})"
+            told = f"the mail server {host} refuses the answer ({error.smtp_code})"
             raise (Never(told) if error.smtp_code >= 500 else Later(told, seconds=0)) from None  # noqa: PLR2004 - for good
         except (OSError, smtplib.SMTPException) as error:
             raise Later(f"the mail server {host} cannot be reached ({type(error).__name__})", seconds=0) from None
@@ -254,13 +259,13 @@ def _body(message: EmailMessage) -> str:
         return ""
     try:
         text = str(part.get_content())
-    except (LookupError, ValueError):  # a character set nobody knows
+    except (LookupError, ValueError):  # an unknown character set
         text = (part.get_payload(decode=True) or b"").decode("utf-8", "replace")  # type: ignore[union-attr]
     return _Text().read(text) if part.get_content_subtype() == "html" else text
 
 
 def _new_text(text: str) -> str:
-    """What was written now: without the quoted message below, the line above it, and the signature."""
+    """What the sender has written, without the quoted message, the line above it, and the signature."""
     lines = text.replace("\r\n", "\n").split("\n")
     signature = next((place for place, line in enumerate(lines) if line.rstrip("\n") in ("-- ", "--")), len(lines))
     lines = lines[:signature]
@@ -274,7 +279,7 @@ def _new_text(text: str) -> str:
 
 
 class _Text(HTMLParser):
-    """The words of HTML, with its paragraphs as lines and its quotes as quotes."""
+    """Extracts the text of HTML, with a line for each paragraph and "> " before quotes."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -299,6 +304,7 @@ class _Text(HTMLParser):
             self._words.append(f"> {words}" if self._quoted and words.strip() else words)
 
     def read(self, html: str) -> str:
+        """Returns the text of a document."""
         self.feed(html)
         self.close()
         return re.sub(r"\n\s*\n+", "\n\n", "".join(self._words)).strip()

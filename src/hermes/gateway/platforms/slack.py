@@ -1,7 +1,7 @@
-"""Slack: Socket Mode in, the Web API out. Neither needs a public address.
+"""Slack: receives over Socket Mode and answers over the Web API, so no public address is needed.
 
-Every envelope is acknowledged after its message is stored; Slack sends again what was not. What came while nobody was
-connected is read from the chats that people use; the ledger knows which of it is new.
+Every envelope is acknowledged after its message is stored; Slack repeats those that were not. What came while we were
+not connected is read from the chats that people use; the ledger ignores what it already has.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Slack(Connected):
     """Slack's Socket Mode and Web API."""
 
     name = "slack"
-    limit = 4000  # when it is edited
+    limit = 4000  # characters of an edited message
 
     def __init__(self, token: str, app_token: str, *, api: str = API, groups: str = "mention") -> None:
         self._api = api.rstrip("/")
@@ -71,7 +71,7 @@ class Slack(Connected):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def listen(self, inbox: Inbox, stop: Callable[[], bool], connected: Callable[[], None]) -> bool:
-        """Slack ends a connection every few hours."""
+        """Serves one connection, which Slack ends every few hours."""
         if not self._me:
             self._me = self.call("auth.test")
         address = str(self.call("apps.connections.open", token=self._app_token)["url"])
@@ -100,7 +100,8 @@ class Slack(Connected):
         return [{**each, **place} for each in reversed(found.get("messages") or [])]
 
     def incoming(self, event: Mapping[str, Any]) -> Incoming | None:
-        # A mention comes twice, as itself and as a message: both are the same message of the same moment.
+        """Reads a message; ignores those of bots, and notices such as that somebody joined."""
+        # A mention arrives twice, as `app_mention` and as a message, with the same time and thus the same number.
         if event.get("type") not in ("message", "app_mention") or event.get("bot_id") or "user" not in event:
             return None
         if event.get("subtype", "") not in _PLAIN_KINDS:
@@ -124,7 +125,7 @@ class Slack(Connected):
         return in_group(found, self._groups) if group else found
 
     def _pressed(self, payload: Mapping[str, Any]) -> Incoming | None:
-        """A press on one of our buttons, as the command it means. Nobody else sees a private chat's buttons."""
+        """Reads a press on one of our buttons as a command; only the person sees those of a private chat."""
         [action] = payload["actions"]
         data, chat = str(action.get("value") or ""), str(payload["channel"]["id"])
         if payload.get("type") != "block_actions" or not BUTTON.fullmatch(data):
@@ -165,16 +166,16 @@ class Slack(Connected):
         sections = [
             {"type": "section", "text": {"type": "mrkdwn", "text": piece}} for piece in split(message["text"], _SECTION)
         ]
-        blocks = [*sections, {"type": "actions", "elements": keys}] if keys else []  # none removes those there were
+        blocks = [*sections, {"type": "actions", "elements": keys}] if keys else []  # [] removes old ones
         self.call("chat.update", channel=to.chat, ts=sent, blocks=blocks, **message)
 
     def fits(self, text: str) -> bool:
         return len(_MRKDWN.render(text)) <= self.limit
 
     def call(self, method: str, *, token: str = "", **fields: Any) -> Mapping[str, Any]:
-        """One call of the Web API; what it cannot do becomes `Later` or `Never`."""
+        """Calls the Web API; errors become `Later` or `Never`. A method with a query only reads."""
         headers = {"authorization": f"Bearer {token or self._token}"}
-        # Methods that only read take no JSON.
+        # Slack's reading methods do not accept JSON.
         verb, body = ("POST", fields) if "?" not in method else ("GET", None)
         answer = call_api("Slack", verb, f"{self._api}/{method}", body=body, headers=headers)
         method = method.partition("?")[0]
@@ -183,14 +184,14 @@ class Slack(Connected):
         problem = str(answer.document.get("error") or f"status {answer.status}")
         if answer.passing or problem in _PASSING:
             raise Later(f"Slack {method}: {problem}", seconds=answer.seconds)
-        if problem in _WRONG_TOKEN:  # nothing is lost meanwhile
+        if problem in _WRONG_TOKEN:  # not Never: once the token is corrected, the answer is sent
             which = "SLACK_APP_TOKEN" if token else "SLACK_BOT_TOKEN"
             raise Later(f"Slack does not accept the token ({problem}); check {which} in .env", seconds=60)
         raise Never(f"Slack {method}: {problem}", gone=problem in _GONE)
 
 
 def _as_written(text: str) -> str:
-    """What a person typed: mentions as they look, links as their addresses, and no escapes."""
+    """What a person typed, without Slack's markup for mentions and links and without its escapes."""
     text = _MENTION.sub(r"@\1", text)
     return unescape(_LINK.sub(r"\1", text))
 
@@ -199,7 +200,7 @@ def _as_written(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Slack reads these three only; without them nothing a model writes can call everybody in a channel."""
+    """Escapes the three characters that Slack reads; so nothing a model writes can notify a whole channel."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

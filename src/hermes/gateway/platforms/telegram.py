@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("hermes.gateway")
 API = "https://api.telegram.org"
 _SECRET_HEADER = "x-telegram-bot-api-secret-token"  # noqa: S105 - the name of a header
-_POLL_SECONDS = 25
+_POLL_SECONDS = 25  # for which Telegram holds an empty answer back
 _BAD, _WRONG_TOKEN, _NO_BOT, _CONFLICT, _TOO_MANY, _SERVER = 400, 401, 404, 409, 429, 500
 _UPDATES = ["message", "callback_query"]
 _LINKS = ("http://", "https://", "mailto:", "tg://")
@@ -54,11 +54,11 @@ class Telegram(Platform):
     def __init__(self, token: str, *, api: str = API, webhook_url: str = "", groups: str = "mention") -> None:
         self._address = f"{api.rstrip('/')}/bot{token}/"
         self._webhook_url = webhook_url
-        self.is_called = bool(webhook_url)  # instead of being asked
+        self.is_called = bool(webhook_url)  # else we ask Telegram
         self._groups = groups
         self._me: dict[str, Any] = {}
         self._begun = False
-        # Only somebody who has the token can know it, and it does not tell the token.
+        # Only the owner of the token can compute the secret, which does not reveal the token.
         self.secret = hmac.new(token.encode(), b"hermes gateway webhook", hashlib.sha256).hexdigest()
 
     @classmethod
@@ -78,6 +78,8 @@ class Telegram(Platform):
     # --- receiving ---------------------------------------------------------------------------------------------------
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:
+        """Sets up polling or the webhook; returns once a webhook is set."""
+
         def step(connected: Callable[[], None]) -> bool:
             if not self._begun:
                 self._begin()
@@ -89,7 +91,7 @@ class Telegram(Platform):
         keep_receiving(step, stop, report)
 
     def _begin(self) -> None:
-        self._me = self.call("getMe")  # from now on we know when we are meant
+        self._me = self.call("getMe")  # our name, by which mentions are recognized
         if self._webhook_url:
             self.call("setWebhook", url=self._webhook_url, secret_token=self.secret, allowed_updates=_UPDATES)
         else:
@@ -107,10 +109,11 @@ class Telegram(Platform):
             allowed_updates=_UPDATES,
             **offset,
         )
-        if updates:  # asking with the next number acknowledges these, so they are stored first
+        if updates:  # the next call acknowledges them by its offset, so they are stored first
             self.store(inbox, updates)
 
     def accept(self, inbox: Inbox, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
+        """Checks the secret that Telegram sends with each call of the webhook, then stores the update."""
         if not hmac.compare_digest(headers.get(_SECRET_HEADER, "").encode(), self.secret.encode()):
             return 401, "the secret is missing or wrong"
         if not self.identity():
@@ -119,7 +122,7 @@ class Telegram(Platform):
         return 200, ""
 
     def store(self, inbox: Inbox, updates: list[Mapping[str, Any]]) -> None:
-        """Stores updates, however they came; what is not for us moves the cursor only."""
+        """Stores updates from either way; one that is not for us only moves the cursor."""
         numbers = [int(update["update_id"]) for update in updates]
         known = inbox.cursor(self.name)
         newest = max([*numbers, *([int(known)] if known else [])])
@@ -154,9 +157,9 @@ class Telegram(Platform):
         return in_group(found, self._groups) if group else found
 
     def _pressed(self, number: int, query: Mapping[str, Any]) -> Incoming | None:
-        """A press on one of our buttons, as the command it means; in a private chat only its own person can press.
+        """Reads a press on one of our buttons as a command; in a private chat only its own person can press.
 
-        Telegram gives a private chat the number of its person, so nobody presses for somebody else.
+        A private chat has the same number as its person, so nobody can press for somebody else.
         """
         message, sender, data = query.get("message") or {}, query["from"], str(query.get("data") or "")
         chat = message.get("chat") or {}
@@ -186,7 +189,7 @@ class Telegram(Platform):
         )
 
     def _without_mention(self, text: str) -> str:
-        """The text as it is meant: `/new@our_bot` is `/new`, and `@our_bot hello` is `hello`."""
+        """The text without our name: `/new@our_bot` is `/new`, and `@our_bot hello` is `hello`."""
         ours = self._mention()
         first, space, rest = text.partition(" ")
         if first.lower() == ours.lower():
@@ -210,12 +213,13 @@ class Telegram(Platform):
         return str(self._say("sendMessage", text, **fields)["message_id"])
 
     def edit(self, to: Incoming, sent: str, text: str, *, buttons: Buttons = ()) -> None:
+        """Replaces the text; an edit that changes nothing is no error."""
         keys = [[{"text": label, "callback_data": data} for label, data in buttons]]
         markup = {"reply_markup": {"inline_keyboard": keys}} if buttons else {}
         try:
             self._say("editMessageText", text, chat_id=int(to.chat), message_id=int(sent), **markup)
         except Never as error:
-            if "not modified" not in str(error):  # it says already what it should say
+            if "not modified" not in str(error):  # an earlier attempt has arrived
                 raise
 
     def acknowledge(self, pressed: Incoming) -> None:
@@ -225,11 +229,11 @@ class Telegram(Platform):
         self.call("sendChatAction", chat_id=int(to.chat), action="typing", **_thread(to))
 
     def fits(self, text: str) -> bool:
-        """Whether Telegram takes it as it is and formatted; it counts what is left when the tags are gone."""
+        """Whether a text fits with and without formatting; Telegram counts the text without its tags."""
         return units(text) <= self.limit and units(_without_tags(_HTML.render(text))) <= self.limit
 
     def _say(self, method: str, text: str, **fields: Any) -> Any:
-        """A text with its Markdown as formatting; as it is, when Telegram does not accept that."""
+        """Sends a text as HTML, or as plain text if Telegram does not accept the formatting."""
         formatted = _HTML.render(text)
         if formatted == text:
             return self.call(method, text=text, **fields)
@@ -244,7 +248,7 @@ class Telegram(Platform):
     def call(
         self, method: str, *, seconds: float = TIMEOUT, cancelled: Callable[[], bool] | None = None, **fields: Any
     ) -> Any:
-        """One call of the Bot API; what it cannot do becomes `Later` or `Never`, without the token."""
+        """Calls the Bot API; errors become `Later` or `Never` and do not contain the token."""
         answer = call_api("Telegram", "POST", self._address + method, body=fields, seconds=seconds, cancelled=cancelled)
         if answer.document.get("ok"):
             return answer.document.get("result")
@@ -252,7 +256,7 @@ class Telegram(Platform):
 
 
 class _Refused(Never):
-    """Status 400: this request is not accepted; another one might be."""
+    """Status 400: Telegram does not accept this request, but may accept another one, such as plain text."""
 
 
 def _failure(method: str, document: Mapping[str, Any], status: int) -> Later | Never:

@@ -1,4 +1,4 @@
-"""A platform of anybody's own: signed HTTP requests bring messages in, and signed requests take answers out.
+"""A platform for any other program: signed HTTP requests bring messages in, and signed requests take answers out.
 
     POST /webhook  {"id": "17", "chat": "room", "user": "u1", "text": "hello"}
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
 
-_OLDEST = 300  # seconds a signature is good for
-_LONGEST_NAME = 200
-_OK = 300
-_SHORTEST_SECRET = 16
-_DRAIN_SECONDS = 5
+_OLDEST = 300  # seconds for which a signature is valid, so that a recorded request cannot be sent again later
+_LONGEST_NAME = 200  # characters
+_OK = 300  # HTTP statuses below this are successes
+_SHORTEST_SECRET = 16  # characters
+_DRAIN_SECONDS = 5  # for requests that are running when the gateway stops
 _LOG = logging.getLogger("hermes.gateway")
 
 
@@ -67,6 +67,7 @@ class Webhook(Platform):
         return cls(shared, reply_url)
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:  # noqa: ARG002 - others call us
+        """Has nothing to prepare: other programs call us."""
         report("")
 
     def identity(self) -> str:
@@ -83,13 +84,14 @@ class Webhook(Platform):
         return hmac.compare_digest(headers.get("x-hermes-signature", "").encode(), self._signature(stamp, body))
 
     def accept(self, inbox: Inbox, headers: Mapping[str, str], body: bytes) -> tuple[int, str]:
+        """Checks the signature and stores the message of the request."""
         if not self._allows(headers, body):
             return 401, "the signature is missing, wrong or too old"
         inbox.take(self.name, [self._incoming(json.loads(body))])
         return 202, ""
 
     def _incoming(self, document: Any) -> Incoming:
-        """The message of a request; ValueError says what is wrong with it."""
+        """Reads the message of a request; ValueError or TypeError says what is wrong with it."""
         if not isinstance(document, dict):
             raise TypeError("expected a JSON object")
         for name in ("id", "user", "text"):
@@ -115,6 +117,7 @@ class Webhook(Platform):
         )
 
     def send(self, to: Incoming, text: str, *, delivery: str) -> str:
+        """Posts a signed answer to the configured address; the status decides whether to try again."""
         import httpx
 
         fields = {"delivery": delivery, "reply_to": to.update, "chat": to.chat, "thread": to.thread, "user": to.user}
@@ -148,7 +151,7 @@ class Webhook(Platform):
 
 
 def webhook_server(platforms: Mapping[str, Platform], inbox: Inbox, *, host: str, port: int) -> HttpServer:
-    """Listens for platforms that call us, each at `/NAME`; success means that the message is stored."""
+    """Makes the server for platforms that call us, each at `/NAME`; a success means that the message is stored."""
     from starlette.applications import Starlette  # the extra `server`
     from starlette.routing import Route
 
@@ -189,6 +192,6 @@ def _accepted(platform: Platform, inbox: Inbox, headers: Mapping[str, str], body
         return platform.accept(inbox, headers, body)
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         return 400, f"this is not a message: {error}"
-    except HermesError as error:  # not stored, so not acknowledged: they will try again
+    except HermesError as error:  # not stored, so not acknowledged: the platform tries again
         _LOG.error("a message could not be stored: %s", error)
         return 503, "the message could not be stored; send it again"
