@@ -6,7 +6,7 @@
         await session.finish_turn("We chose …")
 
 Each call runs in a thread of the event loop's own pool, one at a time per session. Cancelling the task that waits for
-a call does not stop the call: what it writes is written, and the next call waits until it has ended.
+a call does not stop the call: it completes its writes, and the next call waits until it has ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _awaited(
 
 
 class AsyncMemorySession:
-    """One conversation with its memory. `session` is the synchronous one, for what does not wait."""
+    """One conversation with its memory; `session` is the synchronous one, for attributes that need no thread."""
 
     def __init__(self, session: MemorySession) -> None:
         self.session = session
@@ -47,7 +47,7 @@ class AsyncMemorySession:
 
     @classmethod
     async def open(cls, home: str | os.PathLike[str] | Home | None = None, source: str = "cli", **options: Any) -> Self:
-        """Takes what `MemorySession.open` takes. A session that opens after its caller has gone is closed again."""
+        """Takes the arguments of `MemorySession.open`; if the caller is cancelled meanwhile, closes the new session."""
         opening = _in_thread(partial(MemorySession.open, home, source, **options))
         try:
             return cls(await asyncio.shield(opening))
@@ -65,7 +65,7 @@ class AsyncMemorySession:
     def _ended(self, running: asyncio.Future[Any]) -> None:
         self._one_at_a_time.release()
         if not running.cancelled():
-            running.exception()  # whoever waited may be gone; asyncio would log that nobody looked
+            running.exception()  # mark it as retrieved: if the caller was cancelled, asyncio would log it
 
     prepare_turn = _awaited(MemorySession.prepare_turn)
     request = _awaited(MemorySession.request)
@@ -86,10 +86,12 @@ class AsyncMemorySession:
 
     @property
     def id(self) -> str:
+        """The id of the session; a compaction may change it."""
         return self.session.id
 
     @property
     def system_prompt(self) -> str:
+        """The system prompt with curated memory, frozen for the session."""
         return self.session.system_prompt
 
     async def __aenter__(self) -> Self:
@@ -100,10 +102,10 @@ class AsyncMemorySession:
 
 
 def _in_thread(call: Callable[[], Result]) -> asyncio.Future[Result]:
-    """A future, not a task: the end of `asyncio.run` cancels tasks, but it waits for its threads."""
+    """Returns a future, not a task: `asyncio.run` cancels tasks when it ends, but it waits for its threads."""
     return asyncio.get_running_loop().run_in_executor(None, partial(copy_context().run, call))
 
 
 def _close_unwanted(opening: asyncio.Future[MemorySession]) -> None:
     if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()  # at once: nothing was said in it, and the loop may be ending with its threads
+        opening.result().close()  # in this thread: the session is empty, and the loop may be ending

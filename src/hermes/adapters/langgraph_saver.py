@@ -4,7 +4,7 @@
         graph = create_react_agent(model, memory.tools(), checkpointer=memory)
         graph.invoke({"messages": "What did we decide?"}, {"configurable": {"thread_id": "1"}})
 
-Every thread is a conversation of Hermes as well: `messages` of its state are recorded. So search finds them, and the
+Every thread is also a conversation of Hermes, which records the `messages` of its state: so search finds them, and the
 trust gate knows what the model has read. Needs no MCP adapter, so any version of `mcp` may be installed.
 """
 
@@ -63,7 +63,7 @@ class HermesSaver(BaseCheckpointSaver[int]):
         self._closing.close()
 
     def session(self, thread_id: str) -> MemorySession:
-        """The conversation of a thread, for its `system_prompt` and whatever else a session can do."""
+        """The conversation of a thread, for its `system_prompt` and the other calls of a session."""
         with self._lock, self._folder(thread_id) as folder:
             if thread_id not in self._sessions:
                 known = folder.read("session", at_most=_LONGEST)
@@ -85,7 +85,9 @@ class HermesSaver(BaseCheckpointSaver[int]):
         def run(runtime: ToolRuntime, **arguments: Any) -> str:
             thread_id = str(runtime.config["configurable"]["thread_id"])
             with self._lock:
-                self._record(thread_id, runtime.state["messages"])  # a checkpoint may come after the call
+                self._record(
+                    thread_id, runtime.state["messages"]
+                )  # now, because the checkpoint may come after the call
                 return self.session(thread_id).run_tool(schema["name"], arguments, call_id=runtime.tool_call_id or "")
 
         return StructuredTool(
@@ -100,6 +102,7 @@ class HermesSaver(BaseCheckpointSaver[int]):
                 recorded.add(message.id)
 
     def put(self, config: Any, checkpoint: Any, metadata: Any, new_versions: Any) -> Any:  # noqa: ARG002 - their interface
+        """Stores a checkpoint, and records the messages of its state that are new."""
         given = config["configurable"]
         messages = checkpoint["channel_values"].get("messages", ())
         with self._lock, self._folder(given["thread_id"]) as folder:
@@ -114,6 +117,7 @@ class HermesSaver(BaseCheckpointSaver[int]):
         return _config(given, checkpoint["id"])
 
     def put_writes(self, config: Any, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = "") -> None:
+        """Stores the writes of one task beside their checkpoint; a repeated write counts once."""
         given = config["configurable"]
         name = f"{_name(given, given['checkpoint_id'])}.{_digest(task_id)}"
         with self._lock, self._folder(given["thread_id"]) as folder:
@@ -129,14 +133,15 @@ class HermesSaver(BaseCheckpointSaver[int]):
         return next((each for each in self._all(config) if wanted in (None, _id(each.config))), None)
 
     def list(self, config: Any, *, filter: Any = None, before: Any = None, limit: int | None = None) -> Iterator[Any]:  # noqa: A002 - their interface
+        """Yields the checkpoints of one thread, newest first; a thread must be named."""
         if config is None:
-            raise ValueError("the checkpoints of all threads together are not kept; name a thread_id")
+            raise ValueError("checkpoints can be listed only for one thread; name a thread_id")
         bound = get_checkpoint_id(before) if before else None
         found = (each for each in self._all(config) if bound is None or _id(each.config) < bound)
         yield from islice((each for each in found if (filter or {}).items() <= each.metadata.items()), limit)
 
     def _all(self, config: Any) -> Iterator[Any]:
-        """The newest first; their ids sort by time."""
+        """Every checkpoint of a thread, newest first; their ids sort by time."""
         given = config["configurable"]
         with self._lock, self._folder(given["thread_id"]) as folder:
             names = sorted(name for name in folder.names() if name.startswith(_name(given, "")))
@@ -150,7 +155,7 @@ class HermesSaver(BaseCheckpointSaver[int]):
                 )
 
     def delete_thread(self, thread_id: str) -> None:
-        """Deletes its checkpoints and the conversation that Hermes keeps of it."""
+        """Deletes a thread's checkpoints and its conversation."""
         with self._lock, self._folder(thread_id) as folder:
             session = self.session(thread_id)
             session.database.delete(session.id)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _LONGEST = 1 << 28  # bytes of one namespace
-_EVERY = 1 << 30
+_EVERY = 1 << 30  # items: the ranking needs all of them before it applies the limit
 _WORD = re.compile(r"\w+")
 
 
@@ -34,6 +34,7 @@ class HermesStore(InMemoryStore):
         self._documents = documents_of(find_home(home)).below("langgraph-store")
 
     def batch(self, ops: Iterable[Any]) -> list[Any]:
+        """Runs the operations under a lock on the stored items, and writes the namespaces that they change."""
         given = list(ops)
         wide = [op._replace(limit=_EVERY, offset=0) if isinstance(op, SearchOp) and op.query else op for op in given]
         with self._documents.create() as folder, folder.lock("changes", timeout=30):
@@ -51,7 +52,7 @@ class HermesStore(InMemoryStore):
         return await asyncio.to_thread(self.batch, list(ops))
 
     def _load(self, folder: Any) -> dict[tuple[str, ...], bytes]:
-        """Takes in what is stored now, by whichever process; returns the bytes of each namespace."""
+        """Reads what is stored now, because other processes write too; returns the bytes of each namespace."""
         self._data.clear()
         before = {}
         for name in folder.names():
@@ -79,6 +80,7 @@ def _name(namespace: tuple[str, ...]) -> str:
 
 
 def _ranked(op: Any, found: Sequence[Any]) -> list[Any]:
+    """The items that share words with the query, those with most of its words first."""
     asked = _words(op.query)
     scored = [
         (len(asked & _words(json.dumps(each.value, ensure_ascii=False))) / len(asked or "-"), each) for each in found

@@ -35,7 +35,7 @@ class HermesMemory(BaseMemory):
 
     @classmethod
     def open(cls, home: Any = None, *, source: str = "llama-index", **options: Any) -> Self:
-        """Takes what `MemorySession.open` takes; `resume` goes on with an earlier conversation."""
+        """Takes the arguments of `MemorySession.open`; `resume` continues an earlier conversation."""
         memory = cls()
         memory._session = MemorySession.open(home, source, **options)
         return memory
@@ -46,9 +46,11 @@ class HermesMemory(BaseMemory):
 
     @property
     def session(self) -> MemorySession:
+        """The open session, for calls that LlamaIndex does not know."""
         return self._session  # type: ignore[no-any-return]
 
     def close(self) -> None:
+        """Ends the session."""
         self.session.close()
 
     def get(self, input: str | None = None, **_: Any) -> list[Any]:  # noqa: A002, ARG002 - their interface
@@ -56,24 +58,28 @@ class HermesMemory(BaseMemory):
         return [ChatMessage(role="system", content=self.session.system_prompt), *self.get_all()]
 
     def get_all(self) -> list[Any]:
+        """The history without the system prompt, each message in LlamaIndex's own form if it came from there."""
         stored = [message for _, message in self.session.context.stored()]
         sent = self.session.request().messages
         return [_shown(kept, message) for kept, message in zip(stored, sent, strict=True)]
 
     def put(self, message: Any) -> None:
-        if message.role.value != "system":  # ours is in front already
+        """Records a message; a system message is left out, because ours comes first already."""
+        if message.role.value != "system":
             self.session.record(_message(message))
 
     def set(self, messages: Sequence[Any]) -> None:
+        """Replaces the context by these messages; the earlier ones stay stored."""
         self.reset()
         self.put_messages(messages)
 
     def reset(self) -> None:
-        """Takes everything out of the context; it stays stored."""
+        """Empties the context; the messages stay stored."""
         self.session.database.set_rewound(self.session.id, self.session.context.ids)
         self.session.reload()
 
     def tools(self) -> list[Any]:
+        """The session's tools for a LlamaIndex agent."""
         return [self._tool(each["function"]) for each in self.session.request().tools]
 
     def _tool(self, schema: dict[str, Any]) -> Any:
@@ -86,7 +92,7 @@ class HermesMemory(BaseMemory):
 
 
 class _Metadata(ToolMetadata):
-    """LlamaIndex makes schemas from pydantic models; ours are JSON schemas already."""
+    """Metadata with a JSON schema, where LlamaIndex would make one from a pydantic model."""
 
     def __init__(self, *given: Any, parameters: dict[str, Any]) -> None:
         super().__init__(*given)

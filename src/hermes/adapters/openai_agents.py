@@ -34,7 +34,7 @@ class HermesSession:
 
     @classmethod
     async def open(cls, home: Any = None, *, source: str = "openai-agents", **options: Any) -> Self:
-        """Takes what `MemorySession.open` takes; `resume` goes on with an earlier conversation."""
+        """Takes the arguments of `MemorySession.open`; `resume` continues an earlier conversation."""
         return cls(await AsyncMemorySession.open(home, source, **options))
 
     async def __aenter__(self) -> Self:
@@ -44,16 +44,20 @@ class HermesSession:
         await self._session.close()
 
     async def get_items(self, limit: int | None = None) -> list[Item]:
+        """The history as the SDK's items, or its last ones."""
         items = await self._session.run(self._items)
         return items if limit is None else items[-limit:] if limit else []
 
     async def add_items(self, items: Sequence[Item]) -> None:
+        """Records what a run has added."""
         await self._session.run(lambda: self._add(items))
 
     async def pop_item(self) -> Item | None:
+        """Removes the last item from the context and returns it."""
         return await self._session.run(self._pop)
 
     async def clear_session(self) -> None:
+        """Empties the context; the messages stay stored."""
         await self._session.run(lambda: self._take_out(0))
 
     def _items(self) -> list[Item]:
@@ -95,7 +99,7 @@ class HermesSession:
 
 
 def _messages(items: Sequence[Item]) -> Iterator[dict[str, Any]]:
-    """Items as messages: what a model did until the next result or words of a person is one message."""
+    """Items as messages; consecutive items of the model (text, reasoning, calls) become one message."""
     model: list[Item] = []
     for item in items:
         is_result = str(item.get("type", "")).endswith("_output")

@@ -40,7 +40,7 @@ class HermesMemory:
 
     @classmethod
     async def open(cls, home: Any = None, *, source: str = "pydantic-ai", **options: Any) -> Self:
-        """Takes what `MemorySession.open` takes; `resume` goes on with an earlier conversation."""
+        """Takes the arguments of `MemorySession.open`; `resume` continues an earlier conversation."""
         return cls(await AsyncMemorySession.open(home, source, **options))
 
     async def __aenter__(self) -> Self:
@@ -66,7 +66,7 @@ class HermesMemory:
         counted = {"prompt_tokens": result.usage.input_tokens, "completion_tokens": result.usage.output_tokens}
         if last["role"] == "assistant" and not last.get("tool_calls"):
             await self.session.finish_turn(last["content"], usage=counted)
-        else:  # a tool gave the output
+        else:  # the output came from a tool
             await self.session.record(last)
             await self.session.finish_turn(str(result.output), usage=counted)
         return result
@@ -89,7 +89,7 @@ class HermesMemory:
 
 
 def _messages(new: list[Any]) -> Iterator[dict[str, Any]]:
-    """Messages of pydantic-ai as they are stored; each result of a tool is one of its own."""
+    """Converts pydantic-ai's messages for storage; each tool result becomes a message of its own."""
     for message in new:
         kept = ModelMessagesTypeAdapter.dump_python([message], mode="json")[0]
         if isinstance(message, ModelResponse):
