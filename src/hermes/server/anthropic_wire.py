@@ -1,4 +1,4 @@
-"""Anthropic's messages wire: requests as those of chat completions, answers as its blocks and events."""
+"""Anthropic's messages wire: translates requests to chat completions, and answers to blocks and events."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ _KNOWN = {
     *("model", "messages", "system", "stream", "max_tokens", "temperature", "top_p", "top_k", "stop_sequences"),
     *("tools", "tool_choice", "thinking", "output_config"),
 }
-# Notes and hints for the vendor. Points of the cache and the length of the context are our own business.
+# Notes and hints for the vendor; we manage the cache and the length of the context ourselves.
 _IGNORED = {"metadata", "service_tier", "cache_control", "diagnostics", "context_management", "user_profile_id"}
 _TOOL_KEYS = {"type", "name", "description", "input_schema", "strict", "cache_control", "eager_input_streaming"}
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
-_BILLING = "x-anthropic-billing-header"  # a note of Claude Code for the vendor that differs with every request
-_SIGNATURE = "hermes"  # thinking is stored here and sent back from there; what a client returns is left aside
+_BILLING = "x-anthropic-billing-header"  # Claude Code's note for the vendor, which differs in every request
+_SIGNATURE = "hermes"  # thinking is stored on the server; what a client sends back is ignored
 _THINKING = ("thinking", "redacted_thinking")
 _REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 _KINDS = {404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 503: "overloaded_error"}
 
 
 def parse(data: bytes) -> ChatRequest:
+    """Reads a request of the Messages API."""
     body = loaded(data)
     if not isinstance(body.get("max_tokens"), int):
         raise BadRequest("max_tokens: a number is needed", "max_tokens")
@@ -41,13 +42,14 @@ def parse(data: bytes) -> ChatRequest:
 
 
 def count(data: bytes) -> int:
-    """About the tokens of what a client would send, without what memory adds to it."""
+    """Estimates the tokens of a request, without what memory adds to it."""
     asked = _translated(loaded(data))
     written = [*asked.history, *asked.fresh]
     return estimate(f"{asked.system}{json.dumps(asked.functions)}") + sum(map(estimate_message, written))
 
 
 def error(message: str, kind: str, param: str | None, code: str | None, status: int) -> dict[str, Any]:
+    """An error in Anthropic's form; the status decides its type."""
     named = _KINDS.get(status) or ("api_error" if kind == "server_error" else kind)
     return {"type": "error", "error": {"type": named, "message": message, "param": param, "code": code}}
 
@@ -91,7 +93,7 @@ def _messages(given: Any) -> Iterator[dict[str, Any]]:
 
 
 def _said(role: str, blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Results of tools first, then what the person says; images among the results move there, as OpenAI has it."""
+    """Tool results first, then the person's message, with the images of the results: OpenAI allows none in results."""
     rest = [block for block in blocks if block.get("type") != "tool_result"]
     shown: list[dict[str, Any]] = []
     for block in blocks:
@@ -113,7 +115,7 @@ def _said(role: str, blocks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 def _answer(blocks: list[dict[str, Any]]) -> dict[str, Any]:
     said = [block for block in blocks if block.get("type") not in (*_THINKING, "tool_use")]
     text = "".join(str(block.get("text") or "") for block in said if block.get("type") == "text")
-    others = [block for block in said if block.get("type") != "text"]  # refused where they are checked
+    others = [block for block in said if block.get("type") != "text"]  # `checked` refuses them
     calls = [
         {
             "id": block.get("id"),
@@ -161,7 +163,7 @@ def _output(given: Any) -> dict[str, Any]:
 
 
 class MessageWriter:
-    """`thinking` is shown to those who asked for it; text and thinking are blocks of their own, in their order."""
+    """Writes answers as blocks of text and, if the client asked for it, of thinking, in their order."""
 
     def __init__(self, asked: ChatRequest, name: str) -> None:
         self.id = f"msg_{os.urandom(12).hex()}"
@@ -227,6 +229,7 @@ class MessageWriter:
 
 
 def usage(counted: Usage) -> dict[str, Any]:
+    """The token counts in Anthropic's form, where the input excludes what the cache read and wrote."""
     read, written = counted.cache_read_tokens, counted.cache_write_tokens
     return {
         "input_tokens": max(0, counted.input_tokens - read - written),

@@ -63,12 +63,12 @@ _NO_RIGHT = (
 
 
 class NoSuchTarget(NotFound):
-    """A memory file that nobody has: its message tells nothing about anybody, so it is shown."""
+    """A memory file that nobody has; its message reveals nothing about anybody, so it is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """One route of the table; `act` gets path, query and body fields in one dict, checked against the schemas here."""
+    """One route of the table; its function receives path, query and body fields in one dict, already checked."""
 
     method: str
     path: str
@@ -85,6 +85,7 @@ class Endpoint:
 
     @property
     def parameters(self) -> list[str]:
+        """The names in the path, in their order."""
         return [part[1:-1] for part in self.path.split("/") if part.startswith("{")]
 
 
@@ -224,7 +225,7 @@ def _changed(workspace: Workspace, written: Written) -> Any:
 
 
 def _operations(given: Given) -> list[dict[str, str]]:
-    """The operations, or the one that stands in the body itself as in the memory tool; `content` alone is an add."""
+    """The operations of a body, or its single one in the form of the memory tool; `content` alone is an add."""
     single: dict[str, str] = {name: given[name] for name in ("action", "content", "old_text") if name in given}
     if "operations" in given and single:
         raise WriteRefused(f"send operations or {', '.join(single)}, not both", kind="operations")
@@ -419,7 +420,7 @@ _MOST_PROBLEMS = 10
 
 
 def api_routes(conversations: Conversations, pool: Executor, limits: CallLimits) -> Iterator[Route]:
-    """The routes that a function here answers."""
+    """Yields the routes of the table that have a function in this module."""
     for endpoint in _TABLE.endpoints:
         if act := _ACTS.get((endpoint.method, endpoint.path)):
             yield _route(endpoint, act, conversations, pool, limits)
@@ -433,7 +434,7 @@ def _route(endpoint: Endpoint, act: Act, conversations: Conversations, pool: Exe
         body = await request.body() if endpoint.body is not None else b""
         person = request.scope[PERSON]
 
-        def work() -> Response:  # also what takes long with a large body or answer: reading and writing JSON
+        def work() -> Response:  # in a worker, because reading and writing large JSON takes long
             given = _given(endpoint, request, body)
             return JSONResponse(act(conversations.workspace(person), given), endpoint.status)
 
@@ -489,7 +490,7 @@ def _body(schema: dict[str, Any], data: bytes) -> dict[str, Any]:
 
 
 def bounds(schema: dict[str, Any], value: Any, field: str) -> Iterator[str]:
-    """What `problems` does not look at: how large, how long, how many."""
+    """Finds what `problems` does not check: sizes of numbers, texts and lists."""
     if isinstance(value, bool):
         return
     if isinstance(value, int) and not schema.get("minimum", value) <= value <= schema.get("maximum", value):
@@ -508,7 +509,7 @@ def bounds(schema: dict[str, Any], value: Any, field: str) -> Iterator[str]:
 
 
 def _nulls(value: Any, field: str) -> Iterator[str]:
-    """Null is no value here: what is not given is left out."""
+    """Finds nulls: a field without a value must be left out."""
     if value is None:
         yield f"{field} must not be null"
     elif isinstance(value, dict):
@@ -520,7 +521,7 @@ def _nulls(value: Any, field: str) -> Iterator[str]:
 
 
 def _failed(error: HermesError) -> Response:
-    if isinstance(error, NotFound):  # absent and not yours are the same answer
+    if isinstance(error, NotFound):  # something absent and something of another person get the same answer
         said = str(error) if isinstance(error, NoSuchTarget) else "there is nothing of that name"
         return JSONResponse(wire.error_body(said, code="not_found"), 404)
     if isinstance(error, WriteRefused):

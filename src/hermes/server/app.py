@@ -47,10 +47,10 @@ if TYPE_CHECKING:
 
 _API_WORKERS = 16
 _OWN_PER_MINUTE = 6_000  # requests to the page of `hermes ui`, which has one user
-_API_CALLS_EACH = 4  # of them that one person may use at a time
+_API_CALLS_EACH = 4  # of these workers that one person may use at a time
 _DESCRIPTORS_EACH = 16  # a person's share of the descriptors: an open database has six
-_CHECK_SECONDS = 5.0  # seconds between two looks at who is no longer known
-_SAFE_TOOLSETS = ("memory", "session_search", "skills", "context", "todo")  # nothing that reaches out or in
+_CHECK_SECONDS = 5.0  # between two checks for removed people
+_SAFE_TOOLSETS = ("memory", "session_search", "skills", "context", "todo")  # no network, no shell, no files
 _DESCRIPTION = "/openapi.json"
 _WEB = os.path.join(os.path.dirname(__file__), "web")
 _PAGE_POLICY = "default-src 'self'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -76,7 +76,7 @@ def build(
     with_mcp: bool = True,
     find_embedding: Callable[[str], Embedding | None] = static_vectors,
 ) -> Service:
-    """The server of a home; refuses to exist when nobody has a key."""
+    """Builds the server of a home; raises a SettingsError if nobody has a key."""
     people, settings = People(home), load_settings(home)
     if not any(person.keys for person in people.all()):
         raise SettingsError(
@@ -141,11 +141,12 @@ class WebPage:
     sessions: Sessions
 
     def link(self) -> str:
+        """Makes a link that signs the owner in once, within two minutes."""
         return f"{WEB_PREFIX}/enter?token={self.sessions.make_link(OWNER)}"
 
 
 def build_web_page(home: Home) -> WebPage:
-    """The web page alone, for whoever uses this machine: a one-time link signs in, and no key does."""
+    """Builds the web page alone, for the user of this machine: only a one-time link signs in, no key does."""
     conversations, metrics, sessions = Conversations(lambda _person: home), Metrics(), Sessions()
     calls, limits = ThreadPoolExecutor(_API_WORKERS, "web"), CallLimits(_API_WORKERS)
     people = None if home.above else People(home)
@@ -165,7 +166,7 @@ def build_web_page(home: Home) -> WebPage:
 
 
 def _aliases(settings: Settings) -> dict[str, str]:
-    """Names that clients may use for a model, each checked now: a client could not see what is wrong."""
+    """The names that clients may use for models; checked at the start, because no client could see the mistake."""
     given, models = settings.get("server.model_aliases") or {}, (MODEL, *settings.texts("server.models"))
     for alias, name in given.items():
         if not isinstance(name, str) or name not in models:
@@ -222,20 +223,20 @@ def _lifespan(
 
 
 def _warm_up() -> None:
-    """Has a conversation in an empty home that is thrown away, so that no person waits for what a first turn loads."""
+    """Runs a turn in a temporary home, so that nobody waits for the modules that a first turn loads."""
     with tempfile.TemporaryDirectory() as folder, Agent(MemorySession.open(folder), Scripted(["Ready."])) as agent:
         for _ in agent.turn_with([], "Ready?"):
             continue
 
 
 async def _close_removed_people(people: People, conversations: Conversations) -> None:
-    """Closes what is open of people who were forgotten meanwhile."""
+    """Closes the conversations of people who were removed while the server runs."""
     while True:
         await asyncio.sleep(_CHECK_SECONDS)
         try:
             known = {person.name for person in people.all()}
         except HermesError:
-            continue  # a list that cannot be read lets nobody in; it says nothing about who is gone
+            continue  # a list that cannot be read does not mean that people were removed
         for person in conversations.people() - known:
             await asyncio.to_thread(conversations.leave, person)
 
@@ -253,6 +254,7 @@ class _Mcp:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
+        """Keeps the task that serves MCP, as long as the server runs."""
         self._manager: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         serving = asyncio.create_task(self._serve())
         try:
@@ -263,7 +265,7 @@ class _Mcp:
                 await serving
 
     async def _serve(self) -> None:
-        """Has the SDK's tasks in one task of ours, because what enters its context must also leave it."""
+        """Runs the SDK in one task of ours, because the task that enters its context must also leave it."""
         await self._asked.wait()
         try:
             manager = await asyncio.to_thread(self._load)
@@ -285,7 +287,7 @@ class _Mcp:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         scope[ROUTE] = "/mcp"
-        # A GET waits for news for as long as the host likes, and takes no worker for it.
+        # A GET stays open for events as long as the host likes, and occupies no worker.
         waits = self._limits.slot(scope[PERSON]) if scope["method"] == "POST" else contextlib.nullcontext()
         async with waits:
             self._asked.set()
@@ -319,7 +321,7 @@ def _answering(response: Response) -> Handler:
 
 
 async def _absent(request: Request, _error: Any) -> Response:
-    """An address nobody has, or one that is not yours: the same answer."""
+    """Answers an unknown address and one that is not the person's alike, so that nothing can be guessed."""
     listed = any(route.path == _DESCRIPTION for route in request.app.routes)
     hint = f"{_DESCRIPTION} lists what there is, /docs shows it" if listed else "MCP is at /mcp"
     return JSONResponse(wire.error_body(f"there is nothing at this address; {hint}", code="not_found"), 404)

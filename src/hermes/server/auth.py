@@ -1,8 +1,8 @@
 """Checks every request before any route: key, Host, Origin, size and rate, and each person's share of the server.
 
-In this order: is the Host one of ours (else a web page could rebind a name to this machine), is the Origin allowed
-(a browser that first asks whether it may is answered here), whose key is it, has this person asked too often, is the
-body too large. Only then is there an application at all.
+The checks run in this order: is the Host one of ours (else a web page could rebind a name to this machine), is the
+Origin allowed (preflight requests of browsers are answered here), whose key is it, has this person asked too often, is
+the body too large. Only then does a request reach the application.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+# Upper bounds of the histogram's buckets.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
 
@@ -48,20 +49,24 @@ class Metrics:
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Counts an answered request and its duration."""
         with self._lock:
             self._requests[method, route, status] += 1
             self._buckets[bisect.bisect_left(_SECONDS, seconds)] += 1
             self._seconds += seconds
 
     def refused(self, reason: str) -> None:
+        """Counts a request that was refused before any route."""
         with self._lock:
             self._refused[reason] += 1
 
     def turn(self, outcome: str) -> None:
+        """Counts a finished turn."""
         with self._lock:
             self._turns[outcome] += 1
 
     def text(self) -> str:
+        """All counters in the text format that Prometheus reads."""
         with self._lock:
             lines = _head("hermes_http_requests_total", "counter", "Requests by route and status.")
             for (method, route, status), count in sorted(self._requests.items()):
@@ -93,7 +98,7 @@ def _head(name: str, kind: str, about: str) -> list[str]:
 
 
 class TurnLimits:
-    """Turns that are being answered: at most `workers` in all and `each` of one person."""
+    """Counts running turns: at most `workers` in all and `each` of one person."""
 
     def __init__(self, workers: int, each: int) -> None:
         self._workers = workers
@@ -105,22 +110,26 @@ class TurnLimits:
 
     @property
     def full(self) -> bool:
+        """Whether every worker answers a turn."""
         return len(self) >= self._workers
 
     def enough_for(self, person: str) -> bool:
+        """Whether this person has as many running turns as one person may have."""
         return self._running[person] >= self._each
 
     def begin(self, person: str) -> None:
+        """Counts a turn that begins; `end` must follow."""
         self._running[person] += 1
 
     def end(self, person: str) -> None:
+        """Counts a turn as ended."""
         self._running[person] -= 1
         if not self._running[person]:
             del self._running[person]
 
 
 class CallLimits:
-    """Short calls: `at_once` of one person at a time; more wait behind the same person's own calls."""
+    """Limits short calls to `at_once` per person; further ones wait only behind the same person's calls."""
 
     def __init__(self, at_once: int) -> None:
         self._at_once = at_once
@@ -129,6 +138,7 @@ class CallLimits:
 
     @asynccontextmanager
     async def slot(self, person: str) -> AsyncIterator[None]:
+        """Waits until fewer than `at_once` calls of this person run, and runs the block as one of them."""
         slots = self._slots.setdefault(person, asyncio.Semaphore(self._at_once))
         self._calls[person] += 1
         try:
@@ -142,23 +152,23 @@ class CallLimits:
 
 KINDS = {401: "authentication_error", 403: "permission_error", 429: "rate_limit_error"}  # as OpenAI names them
 PERSON = "hermes.person"
-MAY_APPROVE = "hermes.may_approve"  # whether the key has the right to decide about writes that wait
+MAY_APPROVE = "hermes.may_approve"  # whether the key has the right to decide about pending writes
 ROUTE = "hermes.route"
 WEB_SESSION = "hermes.web_session"  # of the web page: who is signed in there, or None
 _WEB = "/ui"  # where the web page is; "/" leads a browser there
-_MOST_KNOWN = 10_000
+_MOST_KNOWN = 10_000  # names with a bucket, so that a flood of addresses does not fill the memory
 _ANY_PAGE = "*"
 _EXPOSED = b"x-hermes-session, hermes-receipt, retry-after"
 _HEADER_NAMES = re.compile(r"[A-Za-z0-9-]+(?:, ?[A-Za-z0-9-]+){0,63}")
 _LOCAL = ("localhost", "127.0.0.1", "[::1]", "::1")
 _FAILURES = 20  # wrong keys from one address before it has to wait
-# Commas and brackets in the bodies of one person beyond the largest body: everybody waits while one is parsed.
+# Commas and brackets in the bodies of one person, beyond one body of the largest size: parsing holds up everybody.
 _READ_PER_MINUTE = 1_200_000
 
 
 @dataclass(slots=True)
 class Bucket:
-    """Lets through `rate` a second on average, and `burst` at once."""
+    """A token bucket: lets through `rate` per second on average, and `burst` at once."""
 
     rate: float
     burst: float
@@ -166,7 +176,7 @@ class Bucket:
     at: float
 
     def take(self, now: float, amount: float = 1) -> float:
-        """0 when it is let through, else the seconds to wait."""
+        """Takes an amount; returns 0 if there is enough, else the seconds to wait."""
         self.left = min(self.burst, self.left + (now - self.at) * self.rate)
         self.at = now
         if self.left >= amount:
@@ -177,7 +187,7 @@ class Bucket:
 
 @dataclass(slots=True)
 class Buckets:
-    """A bucket per name, the longest unused forgotten first."""
+    """A bucket for each name; the longest unused are dropped first."""
 
     per_minute: int
     clock: Callable[[], float]
@@ -185,6 +195,7 @@ class Buckets:
     _known: OrderedDict[str, Bucket] = field(default_factory=OrderedDict)
 
     def take(self, name: str, amount: float = 1) -> float:
+        """Takes from the bucket of this name; returns the seconds to wait, 0 if there is enough."""
         now, burst = self.clock(), self.at_once or max(1.0, self.per_minute / 6)
         bucket = self._known.pop(name, None) or Bucket(self.per_minute / 60, burst, burst, now)
         self._known[name] = bucket
@@ -201,7 +212,7 @@ class _WebSession(Protocol):
 
 
 class AuthMiddleware:
-    """An ASGI application around another; the person whose key it was stands in the scope."""
+    """An ASGI application around another one; it puts the person whose key it was into the scope."""
 
     def __init__(
         self,
@@ -237,11 +248,11 @@ class AuthMiddleware:
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
-        if scope["type"] != "http":  # there are no sockets to upgrade to
+        if scope["type"] != "http":  # we offer no WebSockets
             await send({"type": "websocket.close", "code": 1008})
             return
         headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        is_web = self._web is not None and _is_web(scope["path"], headers)  # our own page is for no other
+        is_web = self._web is not None and _is_web(scope["path"], headers)  # only its own origin may use the web page
         cors = [] if is_web else self._cors(headers.get(b"origin", "").lower().rstrip("/"))
         if cors and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
             named = headers.get(b"host", "").strip().lower()
@@ -257,9 +268,9 @@ class AuthMiddleware:
         await self._serve(scope, receive, answer)
 
     def _cors(self, origin: str) -> list[tuple[bytes, bytes]]:
-        """What lets a browser show the answer to that page; nothing when the page is not listed.
+        """The headers that let a browser show the answer to that page; none if the page is not listed.
 
-        A key that the browser itself remembers goes along only for pages that are listed by name.
+        A key that the browser itself remembers is sent only for pages that are listed by name.
         """
         if not origin or not self._origins & {origin, _ANY_PAGE}:
             return []
@@ -293,13 +304,13 @@ class AuthMiddleware:
         return self._refuse_too_much(person, headers)
 
     def _refuse_browser(self, scope: Scope, headers: dict[bytes, str], address: str) -> Refusal | None:
-        """The web page has sessions in place of keys, and says itself what nobody gets without one."""
+        """Checks a request to the web page, which has sessions instead of keys and handles missing ones itself."""
         try:
             session = self._web(headers.get(b"cookie", "")) if self._web else None
         except HermesError:
             return Refusal(503, "people", "keys cannot be checked now; the operator's log says why")
         scope[WEB_SESSION] = session
-        scope[PERSON] = session.person if session else f"at {address}"  # no name of a person has a blank
+        scope[PERSON] = session.person if session else f"at {address}"  # unlike any person's name, which has no space
         scope[MAY_APPROVE] = session is not None and session.may_approve
         return self._refuse_too_much(scope[PERSON], headers)
 
@@ -340,7 +351,7 @@ class AuthMiddleware:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a request was turned away before it reached a route."""
+    """Why a request was refused before it reached a route."""
 
     status: int
     reason: str
@@ -348,6 +359,7 @@ class Refusal:
     headers: dict[str, str] = field(default_factory=dict)
 
     async def answer(self, send: Send) -> None:
+        """Sends the refusal in the form of OpenAI's errors."""
         kind = KINDS.get(self.status, "invalid_request_error")
         body = json.dumps(error_body(self.message, kind, code=self.reason)).encode()
         more = [(name.encode(), text.encode()) for name, text in self.headers.items()]
@@ -371,7 +383,7 @@ async def _send_with(send: Send, more: list[tuple[bytes, bytes]], message: Messa
 
 
 async def _answer_preflight(headers: dict[bytes, str], cors: list[tuple[bytes, bytes]], send: Send) -> None:
-    """Browsers ask this without a key; it says nothing but that the page may ask."""
+    """Answers a browser's preflight, which has no key; it reveals only that the page may send requests."""
     wanted = headers.get(b"access-control-request-headers", "")
     allowed = wanted.encode("latin-1") if _HEADER_NAMES.fullmatch(wanted) else b"authorization, content-type"
     more = [

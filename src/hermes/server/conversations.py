@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger("hermes.server")
 SOURCE = "server"
-_IN_USE = 60.0  # seconds after which nobody can still be busy with a workspace they asked for
+_IN_USE = 60.0  # seconds after which no call can still use a workspace that it got
 _IN_USE_IN_NEED = 10.0  # the same while descriptors run out
 _RESERVE = 0.25  # of the descriptors, kept for what runs: sockets, files of a turn
 _COPIED = ("role", "content", "name", "tool_calls", "tool_call_id", "is_error", IMAGES)
@@ -47,22 +47,24 @@ class Conversation:
     def __init__(self, person: str, agent: Agent, instructions: Collection[str], after: str) -> None:
         self.person = person
         self.agent = agent
-        self._prompted = frozenset(instructions)  # what its prompt has of them
-        self._told: tuple[int, frozenset[str]] = (0, frozenset())  # since which compaction it was told which others
+        self._prompted = frozenset(instructions)  # instructions that are in its prompt
+        # Later instructions that the context contains, and the count of compactions when they were added.
+        self._told: tuple[int, frozenset[str]] = (0, frozenset())
         self.after = after  # digest of the history after the last answer; "" for a named conversation
         self.before = ""  # the same before the last answer
-        self.key = (person, agent.session.id)  # its place in the list; the session's id may move on by compaction
+        self.key = (person, agent.session.id)  # its key in the list; a compaction may change the session's id
         self.lock = threading.Lock()
         self.users = 0
 
     def _not_told(self, instructions: Collection[str]) -> list[str]:
-        """Those that the conversation does not have yet; after a compaction it may have lost some."""
+        """The instructions that the context does not contain yet; a compaction may have removed earlier ones."""
         now = self.agent.session.compactions
         known = self._prompted | (self._told[1] if self._told[0] == now else frozenset())
         self._told = (now, known | frozenset(instructions))
         return [each for each in instructions if each not in known]
 
     def answer(self, request: ChatRequest, say: Say, cancelled: Callable[[], bool]) -> Answer:
+        """Runs one turn, and passes pieces of the answer to `say`; the caller holds the lock."""
         results, said = request.results, request.said
         for message in request.history if request.previous else ():  # what the stored conversation lacks
             self.agent.session.record(message)
@@ -97,7 +99,7 @@ class Conversation:
 def _told(turn: Iterator[TurnEvent], request: ChatRequest, say: Say) -> tuple[str, TurnFinished]:
     """The text of an answer and how it ended; pieces are sent at once if the client reads a stream of text.
 
-    What is said before one of our own tools runs is no part of a document that has to fit a schema.
+    Text before a call of one of our own tools is dropped from an answer that has to fit a schema.
     """
     at_once = request.stream and not request.is_structured
     text, kept, end = "", "", None
@@ -111,7 +113,7 @@ def _told(turn: Iterator[TurnEvent], request: ChatRequest, say: Say) -> tuple[st
                 say(event)
             case ToolReturned():
                 text = kept = "" if request.is_structured else text
-            case Retrying() if not at_once:  # nobody has seen what is void now
+            case Retrying() if not at_once:  # the client has not seen the discarded text
                 text = kept
             case TurnFinished():
                 end = event
@@ -151,6 +153,7 @@ class Conversations:
         return len(self._conversations)
 
     def workspace(self, person: str) -> Workspace:
+        """The open workspace of a person, for calls that need no conversation."""
         now = self._clock()
         with self._lock:
             known = self._workspaces.get(person)
@@ -172,7 +175,7 @@ class Conversations:
             workspace.close()
 
     def _keep_reserve(self) -> bool:
-        """Closes what nobody uses when few descriptors are left; whether that was needed."""
+        """Closes what nobody uses if few descriptors are left; returns whether that was necessary."""
         if free_descriptors() > descriptor_limit() * _RESERVE:
             return False
         _LOG.warning(
@@ -196,7 +199,7 @@ class Conversations:
         cancelled: Callable[[], bool],
         model: str = "",
     ) -> Answer:
-        """One turn; `name` is what the client calls the conversation, or "" to recognise it by its history."""
+        """Runs one turn; `name` is the client's name for the conversation, or "" to recognise it by its history."""
         with self._entered(person, name, request, model) as conversation:
             answer = conversation.answer(request, say, cancelled)
             if request.previous:
@@ -210,7 +213,7 @@ class Conversations:
             return answer
 
     def leave(self, person: str) -> None:
-        """Closes everything of a person, as when they are no longer known here."""
+        """Closes a person's conversations and workspace, as after their removal."""
         with self._lock:
             gone = [conversation for key, conversation in self._conversations.items() if key[0] == person]
             self._conversations = OrderedDict(
@@ -224,15 +227,17 @@ class Conversations:
             known[0].close()
 
     def people(self) -> set[str]:
+        """Everybody who has a conversation or a workspace open."""
         with self._lock:
             return {person for person, _ in self._conversations} | set(self._workspaces)
 
     def close(self) -> None:
+        """Closes everything, of everybody."""
         for person in self.people():
             self.leave(person)
 
     def _place(self, person: str, request: ChatRequest) -> tuple[str, int]:
-        """The session that a request names an answer of, and the message where it stood then."""
+        """The session of the answer that a request continues, and its last message at that time."""
         stored = self.workspace(person).past.get_meta(f"answer:{request.previous}")
         if not stored:
             said = f"there is no answer {request.previous!r} to go on from"
@@ -241,7 +246,7 @@ class Conversations:
         return session, int(last)
 
     def _history(self, person: str, request: ChatRequest) -> list[dict[str, Any]]:
-        """What a new conversation begins with: the client's history, or another's up to an answer it names."""
+        """The messages a new conversation begins with: the client's, or another's up to the answer it names."""
         if not request.previous:
             return request.history
         session, last = self._place(person, request)
@@ -258,7 +263,7 @@ class Conversations:
         except (HermesError, OSError):
             if not self._keep_reserve():
                 raise
-            conversation = self._find(person, name, key, request, model)  # nothing of this turn has happened yet
+            conversation = self._find(person, name, key, request, model)  # safe to repeat: the turn has not begun
         self._wait_for(conversation)
         if _went_on_elsewhere(conversation):
             conversation.lock.release()
@@ -266,7 +271,7 @@ class Conversations:
             conversation = self._find(person, name, key, request, model)
             self._wait_for(conversation)
         try:
-            # Somebody was faster, or its open calls are closed by now.
+            # Another request may have continued it meanwhile, or answered its open calls.
             if not self._fits(conversation, key if not name else "", request):
                 conversation.lock.release()
                 self._release(conversation)
@@ -285,7 +290,7 @@ class Conversations:
             raise BadRequest("this conversation is still answering; wait for it", status=409, code="busy")
 
     def _drop(self, conversation: Conversation) -> None:
-        """Takes one off the list that its user could not use."""
+        """Takes a conversation off the list that its user found outdated, and closes it."""
         with self._lock:
             self._conversations.pop(conversation.key, None)
             self._names = {key: place for key, place in self._names.items() if place in self._conversations}
@@ -293,7 +298,7 @@ class Conversations:
         _close(conversation)
 
     def _fits(self, conversation: Conversation, after: str, request: ChatRequest) -> bool:
-        """Whether the conversation is still where the client left it; `after` is the digest of its history, if any."""
+        """Whether nothing happened since the client's last answer; `after` is the digest of its history, if any."""
         session = conversation.agent.session
         if request.previous:
             return session.last_id == self._place(conversation.person, request)[1]
@@ -305,7 +310,7 @@ class Conversations:
         return all(result["tool_call_id"] in open_calls for result in request.results)
 
     def _find(self, person: str, name: str, key: str, request: ChatRequest, model: str) -> Conversation:
-        """`key` is the name, or the digest of the history, or "" where neither says which conversation it is."""
+        """Finds or opens a conversation by `key`: its name or the digest of its history, "" if there is neither."""
         with self._lock:
             conversation = self._conversations.get(self._names.get((person, key), ("", ""))) if key else None
             if conversation is not None:
@@ -330,7 +335,7 @@ class Conversations:
         return self._enter(Conversation(person, agent, request.instructions, "" if name else key), key)
 
     def _stored(self, person: str, name: str, key: str) -> str:
-        """The session of an earlier time, if there is one."""
+        """The id of the stored session of this name or history; "" if there is none."""
         if not key:
             return ""
         try:
@@ -341,8 +346,8 @@ class Conversations:
             return str(database.get_meta(f"chat:{key}") or "")
         except StorageError:
             if _is_shared(self._home_of(person)):
-                raise  # it may be there: to begin anew would store it twice
-            return ""  # it goes on with what the client sends, and its session says why
+                raise  # it may exist: a new one would store everything twice
+            return ""  # continue with what the client sends; the session reports the problem
 
     def _begin(self, person: str, name: str, request: ChatRequest, model: str) -> Conversation:
         history = self._history(person, request)
@@ -370,10 +375,10 @@ class Conversations:
         try:
             return self.workspace(person).database
         except StorageError:
-            return None  # then the session says why, and keeps what is said elsewhere
+            return None  # the session reports the problem, and stores the messages elsewhere
 
     def _enter(self, conversation: Conversation, name: str = "") -> Conversation:
-        """Takes a conversation into the list; another thread may have opened the same one meanwhile."""
+        """Adds a conversation to the list, or returns the one that another thread has opened meanwhile."""
         with self._lock:
             known = self._conversations.get(conversation.key)
             if known is None:
@@ -390,7 +395,7 @@ class Conversations:
         return chosen
 
     def _drop_idle(self, most: int) -> list[Conversation]:
-        """The longest unused conversations beyond so many, taken off the list."""
+        """Takes the longest unused conversations beyond `most` off the list and returns them."""
         idle = [key for key, conversation in self._conversations.items() if not conversation.users]
         gone = [self._conversations.pop(key) for key in idle[: max(0, len(self._conversations) - most)]]
         if gone:
@@ -406,14 +411,14 @@ class Conversations:
         try:
             with database.store.transaction():
                 database.set_meta(f"chat:{after}", conversation.agent.session.id)
-                # With other servers around, a client whose answer was lost on the way asks another one again, from
-                # where it was before that answer.
+                # If several servers share the database, a client whose answer was lost may ask another server again,
+                # with the history from before that answer; so the digest before it stays valid for one more turn.
                 gone = conversation.before if is_address(database.path) else conversation.after
                 if gone and gone != after:
                     database.set_meta(f"chat:{gone}", None)
         except StorageError:
             if is_address(database.path):
-                raise  # else another server would begin anew with the history that the client sends
+                raise  # else another server would start a new conversation with the client's history
         with self._lock:
             self._names.pop((conversation.person, conversation.after), None)
             self._names[conversation.person, after] = conversation.key
@@ -426,13 +431,13 @@ def _is_shared(home: Home) -> bool:
 
 
 def _went_on_elsewhere(conversation: Conversation) -> bool:
-    """Whether another server has answered in the conversation since, so that what is open here is behind."""
+    """Whether another server has continued the conversation, so that the open one is out of date."""
     session = conversation.agent.session
     try:
         if not is_address(session.database.path):
             return False
         stored = session.database.find_session(session.id)
-    except OutOfOrder:  # closed, because somebody else has just noticed it
+    except OutOfOrder:  # closed: another thread has just noticed the same
         return True
     return stored is None or stored.last_id != session.last_id
 

@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 _SCRIPTS = ("hermes", "hermes-memory")
 _BEGIN, _END = "# >>> hermes", "# <<< hermes"
-# Each block takes the blank line with it that separates it from the rest: after the first one, before the last one.
+# Each pattern includes the blank line that separates a block from the rest: after the first one, before the last one.
 _AT_THE_TOP = re.compile(rf"\A{_BEGIN}\n.*?{_END}\n\n?", re.DOTALL)
 _BELOW = re.compile(rf"\n?{_BEGIN}\n.*?{_END}\n", re.DOTALL)
-# Codex writes down which of our tools it may call; without the server such a table is an error to it.
+# Codex stores which of our tools it may call; if the server is gone, it refuses to read such a table.
 _APPROVALS = re.compile(r"^\[mcp_servers\.hermes\.[^\n]*\n(?:(?!\[).*(?:\n|\Z))*", re.MULTILINE)
 
 
 def with_server(path: str, data: bytes, serve: list[str], notify: list[str]) -> bytes:
-    """The file with our server and with `notify`, for which Codex has room for one program.
+    """Adds our server and `notify`, which Codex allows for only one program.
 
-    Where another one has it, the server is not told that conversations are recorded: the model records them.
+    If another program has `notify`, the server starts without `--recorded`, and the model records conversations.
     """
     text = _without_blocks(_text(path, data))
     known = parsed(path, text.encode())
@@ -53,14 +53,14 @@ def with_server(path: str, data: bytes, serve: list[str], notify: list[str]) -> 
     server = f"[mcp_servers.hermes]\ncommand = {_quoted(program)}\nargs = {_quoted(words)}\n"
     end_of_line = "" if text.endswith("\n") else "\n"
     after = f"{text}{end_of_line}\n{_block(server)}" if text else _block(server)
-    if not taken:  # at the top: further down it would belong to a table
+    if not taken:  # at the top, because below it would belong to a table
         after = f"{_block(f'notify = {_quoted(notify)}{chr(10)}')}\n{after}"
     parsed(path, after.encode())
     return after.encode()
 
 
 def without_server(path: str, data: bytes) -> bytes:
-    """The file without what we put there; a server called hermes that is not ours stays."""
+    """Removes what we added; a server called hermes that is not ours stays."""
     text = _text(path, data)
     left = _without_blocks(text)
     if left != text and "command" not in parsed(path, left.encode()).get("mcp_servers", {}).get("hermes", {}):
@@ -69,10 +69,11 @@ def without_server(path: str, data: bytes) -> bytes:
 
 
 def parsed(path: str, data: bytes) -> dict[str, Any]:
+    """Parses TOML; a SettingsError names the file and the mistake."""
     try:
         return tomllib.loads(_text(path, data))
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is not valid TOML: {error}; mend it first") from error
+        raise SettingsError(f"{path} is not valid TOML: {error}; correct it first") from error
 
 
 def _without_blocks(text: str) -> str:
@@ -91,33 +92,35 @@ def _text(path: str, data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is not UTF-8: {error}; mend it first") from error
+        raise SettingsError(f"{path} is not UTF-8: {error}; correct it first") from error
 
 
-# The hosts that can use this memory over MCP: where each keeps its configuration, and what has to stand there.
+# How a host's configuration is changed.
 #
-# A plan is made first: every file with its bytes before and after. The command in it is started and asked for its
-# tools. Nothing is written until it has answered and somebody agrees, the file as it was is kept beside it, and
-# removing takes out exactly what was put in.
+# First a plan is made: every file with its bytes before and after. The command in it is started and asked for its
+# tools. Nothing is written until it has answered and the person agrees. The earlier version of each file is kept next
+# to it, and removing takes out exactly what was added.
 
 _NAME = "hermes"
-_LARGEST = 64 << 20  # Claude Code keeps much besides its servers in one file
+_LARGEST = 64 << 20  # bytes; Claude Code keeps much more than its servers in one file
 _OUR_TOOLS = {"memory", "session_search", "record_conversation"}  # no other program called hermes has all of these
-RECORDED = "--recorded"  # tells the server that a hook stores the conversations, and the model need not
+RECORDED = "--recorded"  # tells the server that a hook records the conversations, so the model need not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How a host starts us: the program with the words it always needs, and the words that choose the home."""
+    """How a host starts us: the program with its fixed arguments, and the arguments that choose the home."""
 
     command: tuple[str, ...]
     home: tuple[str, ...] = ()
 
     def serve(self, host: str) -> list[str]:
+        """The command with which the host starts our MCP server."""
         recorded = (RECORDED,) if HOSTS[host].hooks else ()
         return [*self.command, *self.home, "mcp", "serve", "--source", host, *recorded]
 
     def record(self, host: str) -> list[str]:
+        """The command that the host's hook runs."""
         return [*self.command, *self.home, "mcp", "record", host]
 
 
@@ -127,17 +130,17 @@ def this_copy(home: Home) -> Launch:
 
 
 def _command() -> tuple[str, ...]:
-    """What starts this very copy of Hermes. PATH is not asked: another program called hermes may stand there first."""
+    """The command of this copy of Hermes. PATH is not searched: it may have another program called hermes first."""
     if runner := _runner():
         return runner
     program = os.path.abspath(sys.argv[0])
     if os.path.basename(program) in _SCRIPTS and os.path.isfile(program) and os.access(program, os.X_OK):
         return (os.path.join(os.path.realpath(os.path.dirname(program)), os.path.basename(program)),)
-    return (sys.executable, "-P", "-m", "hermes")  # -P: a folder called hermes where the host starts it is not us
+    return (sys.executable, "-P", "-m", "hermes")  # -P: ignores a folder called hermes where the host starts it
 
 
 def _runner() -> tuple[str, ...]:
-    """How to run a copy again that uvx or `pipx run` made: it lies in a cache, and whoever owns that deletes it."""
+    """The command for a copy that uvx or `pipx run` made: it is in a cache, from which it may be deleted."""
     above = os.path.dirname(sys.prefix)
     while not os.path.exists(os.path.join(above, "CACHEDIR.TAG")):
         if above == os.path.dirname(above):
@@ -156,7 +159,7 @@ def _runner() -> tuple[str, ...]:
 
 
 def _requirement() -> str:
-    """Names the version that runs, from where it was installed from, with what serving needs."""
+    """The requirement for pip that names the running version and its origin, with the extra `server`."""
     from importlib.metadata import distribution
 
     ours = distribution("hermes-memory")
@@ -171,7 +174,7 @@ def _requirement() -> str:
 
 
 def _home_words(home: Home) -> tuple[str, ...]:
-    """The words that choose this very home, whatever the host's environment."""
+    """The arguments that choose this home, whatever environment the host has."""
     words: tuple[str, ...] = ()
     usual = find_home(os.path.join("~", ".hermes"))
     operator = find_home(home.operator)
@@ -188,7 +191,7 @@ def _home_words(home: Home) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One file: what it holds, what it would hold, and why."""
+    """One file: its bytes now, its bytes after the change, and the reason."""
 
     path: str
     before: bytes | None
@@ -220,7 +223,7 @@ class Configured:
 
 
 def plan(host: str, launch: Launch | None, user_home: str) -> list[Change]:
-    """The files that would change, without those that are right already; without a launch, to take us out."""
+    """The files that would change in order to add us or, without a launch, to remove us."""
     if host not in HOSTS:
         raise NotFound(f"there is no host {host!r}; the hosts are {', '.join(HOSTS)}{_for_any_other(launch)}")
     changes = _changes_of_codex(launch, user_home) if host == "codex" else _changes_of_json(host, launch, user_home)
@@ -239,7 +242,7 @@ def _for_any_other(launch: Launch | None) -> str:
 
 
 def configured(host: str, user_home: str, changes: list[Change] | None = None) -> Configured | None:
-    """The server called hermes that a host starts, or would start after these changes; None when it has none."""
+    """The server called hermes that a host starts, or would start after these changes; None if it has none."""
     known = HOSTS[host]
     path = _place(known.servers, user_home)
     document = _read_document(path, changes or [])
@@ -257,7 +260,7 @@ def configured(host: str, user_home: str, changes: list[Change] | None = None) -
 
 
 def list_tools(command: list[str], *, seconds: float = 60.0) -> list[str]:
-    """Starts a command as a host does and asks it for its tools over MCP; NotFound says why there are none."""
+    """Starts a command as a host does and lists its tools over MCP; a NotFound says why it has none of ours."""
     from hermes.tools.mcp import Connection, ServerSettings, start_portal  # not for the hooks, which run at every turn
 
     told, (program, *words) = shlex.join(command), command
@@ -268,11 +271,11 @@ def list_tools(command: list[str], *, seconds: float = 60.0) -> list[str]:
         args=tuple(words),
         env=environment,
         headers={},
-        cwd="/",  # a host starts it anywhere
+        cwd="/",  # a host may start it in any folder
         timeout=seconds,
         connect_timeout=seconds,
     )
-    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # what is wrong is said in a line below
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)  # the error below says what is wrong
     with start_portal() as portal:
         connection = Connection(server, lambda: portal)
         try:
@@ -290,15 +293,15 @@ def list_tools(command: list[str], *, seconds: float = 60.0) -> list[str]:
     return tools
 
 
-# What may make a command work for us that does not work for a host: it starts us with an environment of its own.
+# Variables that could make a command work here but not in a host, which starts it with its own environment.
 _OUR_OWN = ("PYTHON", "VIRTUAL_ENV", "HERMES_")
 
 
 def carry_out(changes: list[Change]) -> list[str]:
-    """Writes the files, each as a whole; returns where the earlier versions are kept."""
+    """Writes the files, each atomically; returns the paths of the earlier versions."""
     backups = []
     for change in changes:
-        path = os.path.realpath(change.path)  # people keep these files in a repository and link to them
+        path = os.path.realpath(change.path)  # some people keep these files in a repository and link to them
         name = os.path.basename(path)
         with Folder.create(os.path.dirname(path)) as folder:
             if change.before is not None:
@@ -315,7 +318,7 @@ def carry_out(changes: list[Change]) -> list[str]:
 
 
 def _changes_of_json(host: str, launch: Launch | None, user_home: str) -> Iterator[Change]:
-    """The files of a host that has its servers, and perhaps its hooks, in JSON: two files or one."""
+    """Yields the changes for a host whose servers, and perhaps hooks, are in JSON: in one file or two."""
     known = HOSTS[host]
     servers, hooks = _place(known.servers, user_home), known.hooks and _place(known.hooks, user_home)
     for path in dict.fromkeys(filter(None, (servers, hooks))):
@@ -347,7 +350,7 @@ def _changes_of_codex(launch: Launch | None, user_home: str) -> Iterator[Change]
 
 
 def _set_server(path: str, document: dict[str, Any], host: str, launch: Launch | None) -> bool:
-    """Puts our server into a document or takes it out; False when there is nothing to take out."""
+    """Puts our server into a document or takes it out; False if there is nothing to take out."""
     keys = HOSTS[host].keys
     servers = _down(path, document, keys) if launch else _there(document, keys)
     there = servers.get(_NAME)
@@ -370,19 +373,19 @@ def _set_server(path: str, document: dict[str, Any], host: str, launch: Launch |
 
 
 def _words(entry: dict[str, Any]) -> list[str]:
-    """The command of a server as a host's configuration has it: a program and its arguments, or all in one list."""
+    """The command of a server in a host's configuration: a program with its arguments, or all in one list."""
     command, words = entry.get("command"), entry.get("args")
     whole = [*(command if isinstance(command, list) else [command or ""]), *(words if isinstance(words, list) else ())]
     return [str(word) for word in whole]
 
 
 def _ours(words: list[str]) -> bool:
-    """As `install` writes it, or as the guide says to write it by hand."""
+    """Whether a command is ours, as `install` writes it or as the guide says to write it by hand."""
     return words[-1:] == ["mcp"] or ("serve" in words and "--source" in words)
 
 
 def _set_hooks(path: str, document: dict[str, Any], host: str, launch: Launch | None) -> bool:
-    """Puts ours at the end of each event's list, once, or takes it out; what others put there stays."""
+    """Puts our hook at the end of each event's list, once, or takes it out; hooks of others stay."""
     if launch is None and not _has_hooks(document, host):
         return False
     hooks = _down(path, document, ("hooks",))
@@ -409,7 +412,7 @@ def _hook(host: str, launch: Launch) -> dict[str, Any]:
 
 
 def _others(listed: list[Any], host: str) -> list[Any]:
-    """An event's list without our hook; a group that holds others besides keeps them."""
+    """An event's list without our hook; a group that contains other hooks keeps them."""
     kept = []
     for each in listed:
         inside = each.get("hooks") if isinstance(each, dict) else None
@@ -434,7 +437,7 @@ def _has_hooks(document: dict[str, Any], host: str) -> bool:
 
 
 def _there(document: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """What stands below these keys, an empty object when nothing does."""
+    """The object below these keys; empty if there is none."""
     for key in keys:
         below = document.get(key)
         if not isinstance(below, dict):
@@ -444,7 +447,7 @@ def _there(document: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
 
 
 def _prune(document: dict[str, Any], keys: Sequence[str]) -> None:
-    """Takes out what we left empty."""
+    """Removes the objects on this path that are empty now."""
     for depth in range(len(keys), 0, -1):
         above = _there(document, keys[: depth - 1])
         if above.get(keys[depth - 1]) == {}:
@@ -452,7 +455,7 @@ def _prune(document: dict[str, Any], keys: Sequence[str]) -> None:
 
 
 def _down(path: str, document: dict[str, Any], keys: Sequence[str]) -> dict[str, Any]:
-    """What stands below these keys, made where it is not there."""
+    """The object below these keys, created if there is none."""
     for key in keys:
         below = document.setdefault(key, {})
         if not isinstance(below, dict):
@@ -490,7 +493,7 @@ def _parse_json(path: str, data: bytes) -> dict[str, Any]:
 
 
 def _json_bytes(document: dict[str, Any], before: bytes | None) -> bytes:
-    """Written with the indentation and the last line's end the file has; the same content is the same bytes."""
+    """Writes JSON with the file's own indentation and last line break; unchanged content keeps its bytes."""
     if before and before.strip() and json.loads(before) == document:
         return before
     lines = (before or b"").split(b"\n")
@@ -504,7 +507,7 @@ _DATA = {"darwin": os.path.join("Library", "Application Support"), "win32": os.p
 
 
 def _place(written: str, user_home: str) -> str:
-    """A path of the table. CLAUDE_CONFIG_DIR takes the place of ~/.claude, and ~/.claude.json then lies inside it."""
+    """Completes a path of the table. CLAUDE_CONFIG_DIR replaces ~/.claude, and .claude.json is then inside it."""
     claude = os.environ.get("CLAUDE_CONFIG_DIR", "")
     folders = {
         "{claude}": claude or ".claude",
@@ -521,7 +524,7 @@ with open(os.path.join(os.path.dirname(__file__), "text", "hosts.toml"), "rb") a
 
 
 def record(home: Home, host: str, payload: Payload) -> dict[str, Any]:
-    """Stores what is new: the same report twice adds nothing, and neither does one in which nothing was said."""
+    """Stores what a hook reports; repeated reports and those without messages add nothing."""
     if host not in _HOOKS:
         raise NotFound(f"there is no hook for {host!r}; there are {', '.join(_HOOKS)}")
     is_report = _report(home, host, payload)
@@ -544,7 +547,7 @@ _LONGEST_NOTES = 20_000
 
 
 def _report(home: Home, host: str, payload: Payload) -> bool:
-    """Keeps what an event of a running turn says; False for any other event, and where it is also to be recorded."""
+    """Keeps a report of a running turn; False for other events, and for one that must also be recorded."""
     event = str(payload.get("hook_event_name") or "")
     conversation = payload.get("session_id") or payload.get("conversation_id")
     if event not in (*_PROMPTS, *_RESULTS) or not isinstance(conversation, str):
@@ -557,7 +560,7 @@ def _report(home: Home, host: str, payload: Payload) -> bool:
         for path in _foreign_notes(cwd, folders):
             reports.add(host, conversation, "file", path, _beginning(path))
         reports.add(host, conversation, SAID, "", said if isinstance(said, str) else "")
-        return event != "beforeSubmitPrompt"  # Cursor's conversations are recorded by this event as well
+        return event != "beforeSubmitPrompt"  # Cursor's conversations are recorded with this event, too
     name = str(payload.get("tool_name") or ("shell" if "command" in payload else ""))
     arguments = payload.get("tool_input")
     given = arguments if isinstance(arguments, dict) else {"command": payload.get("command", "")}
@@ -570,7 +573,7 @@ def _report(home: Home, host: str, payload: Payload) -> bool:
 
 
 def _origin(tool: str, given: dict[str, Any], cwd: str, folders: TrustedFolders) -> str:
-    """Where the result of a host's tool comes from; "" when it is the person's own or our own word."""
+    """The origin of a host's tool result; "" if it is the person's own, or our own."""
     name = tool.lower()
     if name in _OWN_WORK or name.startswith(("mcp__hermes__", "mcp_hermes_", "mcp__plugin_hermes-memory_hermes__")):
         return ""
@@ -584,7 +587,7 @@ def _origin(tool: str, given: dict[str, Any], cwd: str, folders: TrustedFolders)
 
 
 def _foreign_notes(cwd: str, folders: TrustedFolders) -> list[str]:
-    """Notes for agents that the host shows to its model, in a folder that the person does not trust."""
+    """Notes for agents in untrusted folders, which the host shows to its model all the same."""
     places = {cwd, project_root(cwd)} if cwd else set()
     found = [os.path.join(place, name) for place in places if place for name in _NOTES]
     return sorted(path for path in found if os.path.exists(path) and not folders.is_trusted(path))
@@ -665,7 +668,7 @@ def _bring_in(home: Home, path: str, form: str) -> dict[str, Any]:
     from hermes.portability.transcripts import sources
 
     if not os.path.isfile(path) or os.path.getsize(path) == 0:
-        return {"added": 0}  # a host names the transcript of a session in which nothing was said
+        return {"added": 0}  # a host may name the transcript of an empty session
     with SessionDB.open(**conversations_of(home), durability="turn") as db:
         work = TranscriptImport(db, by_hook=True)
         for source in sources(path, form):

@@ -1,7 +1,7 @@
 """The MCP server: tools, resources and prompts over one person's memory, by standard input or over HTTP.
 
-The official SDK does the protocol. Who is asking is not part of it: over standard input there is one person, over HTTP
-the credential has decided before a message gets here.
+The official SDK implements the protocol. The person is not part of it: over standard input there is one person, over
+HTTP the key has decided before a message arrives here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def tool_definitions(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 def _input(workspace: Workspace, name: str, tool: dict[str, Any]) -> dict[str, Any]:
-    """Of the tools that our own agent has as well, the schema that it gets, as far as hosts need it."""
+    """The input schema of a tool; for tools that our own agent also has, its schema, as far as hosts need it."""
     if name == "memory":  # with `list`, for hosts that do not show the entries themselves
         schema: dict[str, Any] = copy.deepcopy(workspace.schema(name)["parameters"])
         for field, ours in tool["input"].items():
@@ -73,9 +73,9 @@ def _schema(properties: dict[str, Any], required: list[str] | None) -> dict[str,
 
 
 def call(workspace: Workspace, name: str, arguments: Mapping[str, Any], host: str, run: str = "") -> str:
-    """The JSON result of a call; a wrong call is a result that says what is wrong with it.
+    """Calls a tool and returns its JSON result; a wrong call gets a result that says what is wrong.
 
-    `run` tells this run of the server from any other.
+    `run` identifies this run of the server.
     """
     tools: dict[str, Callable[[], str]] = {
         "memory": lambda: _memory(workspace, arguments, host),
@@ -124,7 +124,7 @@ def _skills(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
 
 
 def in_words_of_a_host(text: str) -> str:
-    """What our own agent is told about its tools for skills, for one that has them as the one tool `skills`."""
+    """Rewrites hints for our own agent's skill tools for hosts, which have the single tool `skills`."""
     return text.replace("skill_view(", "skills(action='view', ").replace("skill_manage", "skills")
 
 
@@ -145,7 +145,7 @@ def _record(workspace: Workspace, arguments: Mapping[str, Any], host_and_run: st
 
 
 def _search(workspace: Workspace, arguments: Mapping[str, Any]) -> str:
-    """Results in the form that ChatGPT requires; found as by any other search, so the trust gate knows of them."""
+    """Search results in the form that ChatGPT requires; an ordinary search, so the trust gate learns of them."""
     wanted = {"query": _required(arguments, "query"), "limit": _MOST_RESULTS}
     found = json.loads(workspace.call_tool("session_search", wanted))
     if not found["success"]:
@@ -173,26 +173,26 @@ def _required(arguments: Mapping[str, Any], name: str) -> str:
 
 
 def schema_json(workspace: Workspace) -> str:
-    """What a host pays for the tools in every request."""
+    """The tool definitions as text, which a host sends with every request: what the tools cost."""
     return json.dumps(tool_definitions(workspace), ensure_ascii=False)
 
 
 Result = TypeVar("Result")
-_ANSWER_SECONDS = 600  # that a host's user has; after that the write waits, as where nobody can be asked
+_ANSWER_SECONDS = 600  # that a host's user has to answer; afterwards the write stays pending
 NAME = "hermes"
 _PROMPTS = os.path.join(os.path.dirname(os.path.dirname(__file__)), "prompt", "text")
 _RECEIPTS = "hermes://receipts/"
-_CARD = "ui://hermes/memory"  # MCP Apps: what a host shows beside a call of `memory`
+_CARD = "ui://hermes/memory"  # MCP Apps: the page that a host shows next to a call of `memory`
 _RECEIPT_CARDS = "ui://hermes/receipts/"
 _CARD_TYPE = "text/html;profile=mcp-app"
 _CONVERSATIONS = "hermes://conversations/"
 _MOST_RESULTS = 10
 _LONGEST_TITLE = 80
 _MARKS = re.compile(">>>|<<<")  # around the words that were found
-_MODERN = "2026-07-28"  # from this version on a server asks by its result, not by a request of its own
+_MODERN = "2026-07-28"  # from this version on, a server asks through its result instead of a request
 _KEEP = "keep"  # the name of the one question that is asked
 _MINUTE = 60_000  # milliseconds
-# How long a host may keep what it was told. Memory itself (resources/read) is stale at once.
+# How long a host may cache an answer. Memory itself (resources/read) must not be cached.
 _FRESH = {
     "server/discover": CacheHint(_MINUTE),  # its instructions hold memory
     "tools/list": CacheHint(60 * _MINUTE),
@@ -205,8 +205,8 @@ _FRESH = {
 def build_server(find: Find, *, recorded: bool = False, asks: bool = False) -> Server[Any]:
     """A server that finds the workspace of each request; `recorded` when a hook stores the host's conversations.
 
-    With `asks`, the host may ask its user about writes that must wait: whoever starts us here acts for that person,
-    which a key that only chats does not.
+    With `asks`, the host may ask its user about pending writes. That is for programs that this person has started; a
+    key of the HTTP API may lack the right to approve.
     """
     answers = _Answers(find, recorded=recorded, asks=asks)
     server: Server[Any] = Server(
@@ -223,7 +223,7 @@ def build_server(find: Find, *, recorded: bool = False, asks: bool = False) -> S
         cache_hints=_FRESH,  # type: ignore[arg-type]  # the names are those of methods
     )
     server.middleware.append(answers.greet)
-    # What a host carries back with an answer is sealed: it counts for this person, this call and a few minutes.
+    # The state that a host returns with an answer is sealed: valid for this person, this call and a few minutes.
     sealed = RequestStateSecurity(
         keys=[os.urandom(32)], ttl=_ANSWER_SECONDS, bind_principal=lambda context: find(context).home.path
     )
@@ -232,21 +232,23 @@ def build_server(find: Find, *, recorded: bool = False, asks: bool = False) -> S
 
 
 class _Answers:
-    """What each request of the protocol gets; the work itself is done in a thread, because it touches files."""
+    """Answers the requests of the protocol; the work runs in a thread, because it reads and writes files."""
 
     def __init__(self, find: Find, *, recorded: bool, asks: bool) -> None:
         self._find = find
         self._asks = asks
         self._recorded = recorded
-        self._run = os.urandom(8).hex()  # of standard input one connection, over HTTP as long as the server runs
+        self._run = os.urandom(8).hex()  # one connection over standard input, or one run of the HTTP server
 
     async def list_tools(self, context: Context, _params: Any) -> types.ListToolsResult:
+        """Lists the tools with their schemas."""
         tools = await _work(partial(tool_definitions, self._find(context)))
         return types.ListToolsResult(tools=[_tool(each) for each in tools])
 
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult | types.InputRequiredResult:
+        """Calls a tool, and where the host can, asks its user about a write that must wait."""
         workspace, arguments = self._find(context), params.arguments or {}
         if self._asks and params.request_state:
             return _told(await _work(partial(_carried_back, workspace, params)))
@@ -255,14 +257,17 @@ class _Answers:
         return _told(told) if isinstance(told, str) else told
 
     async def list_resources(self, context: Context, _params: Any) -> types.ListResourcesResult:
+        """Lists the memory files that are switched on."""
         return types.ListResourcesResult(resources=[_resource(target) for target in self._find(context).targets])
 
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
+        """Reads a memory file, a conversation, a receipt or a card."""
         return await _work(partial(_read, self._find(context), str(params.uri)))
 
     async def list_templates(self, _context: Context, _params: Any) -> types.ListResourceTemplatesResult:
+        """Lists the forms of the addresses of conversations and receipts."""
         templates = [
             types.ResourceTemplate(
                 uri_template=each["uri"], name=each["name"], description=each["about"], mime_type=each["type"]
@@ -272,10 +277,12 @@ class _Answers:
         return types.ListResourceTemplatesResult(resource_templates=templates)
 
     async def list_prompts(self, _context: Context, _params: Any) -> types.ListPromptsResult:
+        """Lists the prompts that a host's user can choose."""
         prompts = [types.Prompt(name=name, description=each["about"]) for name, each in _TABLE["prompts"].items()]
         return types.ListPromptsResult(prompts=prompts)
 
     async def get_prompt(self, _context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+        """Returns the text of a prompt."""
         found = _TABLE["prompts"].get(params.name)
         if found is None:
             raise MCPError(types.INVALID_PARAMS, "there is no such prompt")
@@ -285,7 +292,7 @@ class _Answers:
         )
 
     async def greet(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Tells a host at the beginning what is known about the person it works for."""
+        """Adds instructions with the current memory to the first answer of a connection."""
         result = await call_next(ctx)
         if ctx.method in ("initialize", "server/discover") and isinstance(result, dict):
             result["instructions"] = await _work(partial(instructions, self._find(ctx), recorded=self._recorded))
@@ -293,7 +300,7 @@ class _Answers:
 
 
 def _read(workspace: Workspace, uri: str) -> types.ReadResourceResult:
-    """A card, a receipt, a conversation, or a memory file as a prompt would show it."""
+    """Reads a card, a receipt, a conversation, or a memory file as a prompt would show it."""
     if uri == _CARD:
         return _card(_CARD)
     if uri.startswith((_RECEIPTS, _RECEIPT_CARDS)):
@@ -319,8 +326,8 @@ def _contents(uri: str, kind: str, text: str, **more: Any) -> types.ReadResource
 
 
 def _card(uri: str, data: str = "null") -> types.ReadResourceResult:
-    """The card with what it shows; without it, it waits for the result of a call. It loads nothing from anywhere."""
-    held = data.replace("<", "\\u003c")  # a text in it cannot end the element it stands in
+    """The card with its data; without data, it waits for the result of a call. It loads nothing from elsewhere."""
+    held = data.replace("<", "\\u003c")  # so that no text can close the <script> element
     page = _prose(_TEXTS, "card.html").replace('id="data">null<', f'id="data">{held}<')
     return _contents(uri, _CARD_TYPE, page, _meta={"ui": {"csp": {}, "prefersBorder": True}})
 
@@ -336,7 +343,7 @@ def _told(text: str) -> types.CallToolResult:
 
 
 async def _asked(context: Context, workspace: Workspace, text: str) -> str | types.InputRequiredResult:
-    """Has the host ask its user about a write that waits, where it says that it can; else the write stays staged."""
+    """Has a host that can ask its user about a pending write; otherwise the write stays staged."""
     result, session = json.loads(text), context.session
     can_ask = types.ClientCapabilities(elicitation=types.ElicitationCapability())
     if not result.get("staged") or not session.check_client_capability(can_ask):
@@ -361,7 +368,7 @@ async def _asked(context: Context, workspace: Workspace, text: str) -> str | typ
 
 
 def _carried_back(workspace: Workspace, params: types.CallToolRequestParams) -> str:
-    """The result of a call whose question the host has asked; the state is what it would have been without that."""
+    """The result of a call after the host asked its user; the state holds the result without an answer."""
     staged = params.request_state or ""
     answer = (params.input_responses or {}).get(_KEEP)
     pending = PendingWrites(workspace.home, platform=workspace.source)
@@ -393,7 +400,7 @@ async def _work(call: Callable[[], Result]) -> Result:
 
 
 def instructions(workspace: Workspace, *, recorded: bool = False) -> str:
-    """The guidance, and the memory as it is now."""
+    """The instructions for a host: guidance, and the current memory."""
     parts = [_prose(_TEXTS, "mcp.md") + ("" if recorded else "\n" + _prose(_TEXTS, "mcp_record.md"))]
     parts += [_resource_text(workspace, target) for target in workspace.targets]
     return "\n\n".join(part for part in parts if part)
@@ -408,7 +415,7 @@ async def serve_stdio(server: Server[Any]) -> None:
 
 
 def _tool(definition: dict[str, Any]) -> types.Tool:
-    """With what people and programs see beside what the model pays for: title, annotations, shape of the result."""
+    """A tool with what only people and programs see: its title, annotations and the schema of its result."""
     tool = _TOOLS[definition["name"]]
     return types.Tool(
         name=definition["name"],
@@ -447,7 +454,7 @@ def _uri(target: str) -> str:
 
 
 def _host(context: Context) -> str:
-    """What the program at the other end calls itself; nothing depends on it."""
+    """The client's name for itself, which is only shown."""
     client = context.session.client_params
     return client.client_info.name[:60] if client is not None else "a host"
 

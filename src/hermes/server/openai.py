@@ -48,17 +48,17 @@ if TYPE_CHECKING:
     from hermes.server.openai_wire import Answer, ChatRequest, Piece, Writer
 
 _LOG = logging.getLogger("hermes.server")
-MODEL = "hermes"  # whatever the operator has configured
+MODEL = "hermes"  # stands for the model that the operator has configured
 SESSION_HEADER = "x-hermes-session"
 RECEIPT_HEADER = "hermes-receipt"
-_KEEP_ALIVE_SECONDS = 15.0  # seconds without a word after which a stream shows that it is alive
+_KEEP_ALIVE_SECONDS = 15.0  # of silence, after which a stream sends a sign of life
 _LONGEST_NAME = 200
-_REFUSED = (400, 422)  # what a model's API answers to an option that it does not take
+_REFUSED = (400, 422)  # statuses of an API that refuses an option
 _SOON = {"retry-after": "1"}
 
 
 class Chat:
-    """The routes of OpenAI's API: chat completions, responses, embeddings, models."""
+    """The routes of the chat APIs: chat completions, responses, messages, embeddings, models."""
 
     def __init__(
         self,
@@ -88,15 +88,17 @@ class Chat:
 
     @property
     def running(self) -> int:
+        """How many turns are running."""
         return len(self._turns)
 
     async def models(self, _request: Request) -> Response:
-        """The list in the form of OpenAI, with what Anthropic's clients look for besides."""
+        """Lists the models in OpenAI's form, with the extra fields that Anthropic's clients expect."""
         listed = [_listed(name) for name in self._names()]
         ends = {"first_id": listed[0]["id"], "last_id": listed[-1]["id"], "has_more": False}
         return JSONResponse({"object": "list", "data": listed, **ends})
 
     async def model(self, request: Request) -> Response:
+        """One model of the list, or an error that lists the known ones."""
         name = request.path_params["name"]
         try:
             self._model(name)
@@ -105,16 +107,19 @@ class Chat:
         return JSONResponse(_listed(name))
 
     async def completions(self, request: Request) -> Response:
+        """Answers a request of OpenAI's Chat Completions API."""
         return await self._answered(request, _CHAT)
 
     async def messages(self, request: Request) -> Response:
+        """Answers a request of Anthropic's Messages API."""
         return await self._answered(request, _MESSAGES)
 
     async def responses(self, request: Request) -> Response:
+        """Answers a request of OpenAI's Responses API."""
         return await self._answered(request, _RESPONSES)
 
     async def embeddings(self, request: Request) -> Response:
-        """Vectors of the search by meaning, where that is installed and switched on."""
+        """Embeds texts with the model of semantic search, if one is installed and configured."""
         body = await request.body()
         try:
             async with self._calls.slot(request.scope[PERSON]):
@@ -140,6 +145,7 @@ class Chat:
         return wire.embedded(rows, texts, body["model"] or MODEL, packed=packed)
 
     async def count_tokens(self, request: Request) -> Response:
+        """Estimates the tokens of a request of Anthropic's API."""
         body = await request.body()
         try:
             async with self._calls.slot(request.scope[PERSON]):
@@ -174,7 +180,7 @@ class Chat:
         return (MODEL, *self._models, *(alias for alias in self._aliases if "*" not in alias))
 
     def _model(self, asked: str) -> str:
-        """The model that a client's name stands for; "" for the configured default."""
+        """The configured model that a client's name means; "" for the default."""
         fitting = (alias for alias in self._aliases if fnmatchcase(asked, alias))
         name = self._aliases[alias] if (alias := next(fitting, None)) else asked
         if name in ("", MODEL):
@@ -187,7 +193,7 @@ class Chat:
         return name
 
     def start(self, turn: _Turn, put: Callable[[Any], None]) -> None:
-        """Runs a turn in a worker; what happens in it is put where the request waits for it."""
+        """Runs a turn in a worker; passes its pieces, and then its answer or error, to `put`."""
         deadline = time.monotonic() + self._turn_seconds
         self._turns.begin(turn.person)
 
@@ -203,7 +209,7 @@ class Chat:
                 put(answer)
             except Exception as error:  # noqa: BLE001 - whatever happens in a turn, its request gets an answer
                 self._metrics.turn("failed")
-                if isinstance(error, NoModel | WrongKey):  # for the operator to mend, who needs the words and no trace
+                if isinstance(error, NoModel | WrongKey):  # the operator can fix it by the message alone
                     _LOG.error("a turn failed: %s", error)
                 elif not isinstance(error, wire.BadRequest | ModelError):
                     _LOG.exception("a turn failed")
@@ -213,6 +219,7 @@ class Chat:
         self._pool.submit(work)
 
     def ended(self, turn: _Turn) -> None:
+        """Counts a turn as ended, once its last item has reached the request."""
         self._turns.end(turn.person)
 
 
@@ -232,7 +239,7 @@ _MESSAGES = _Wire(anthropic_wire.parse, anthropic_wire.MessageWriter, anthropic_
 
 
 class _Turn:
-    """One request: the worker puts pieces of the answer, then an answer or an error."""
+    """One request: the worker puts pieces of the answer into its queue, then an answer or an error."""
 
     def __init__(self, chat: Chat, person: str, name: str, asked: ChatRequest, *, model: str, spoken: _Wire) -> None:
         self.person, self.name, self.asked, self.model = person, name, asked, model
@@ -244,6 +251,7 @@ class _Turn:
         self._writer = spoken.writer(asked, asked.model or MODEL)
 
     async def whole(self) -> Response:
+        """Runs the turn and returns its answer in one document."""
         self._chat.start(self, self._put)
         pieces: list[Piece] = []
         while isinstance(item := await self._next(), TextDelta | ReasoningDelta):
@@ -254,7 +262,7 @@ class _Turn:
         return JSONResponse(self._writer.whole(pieces, item), headers={SESSION_HEADER: item.session, **receipt})
 
     async def streamed(self) -> Response:
-        """The first piece decides: until then a failure is an error status, afterwards it is an event."""
+        """Streams the answer; a failure before the first piece is an error status, a later one is an event."""
         self._chat.start(self, self._put)
         first = await self._next()
         if isinstance(first, Exception):
@@ -282,13 +290,13 @@ class _Turn:
                 except TimeoutError:
                     item = None
         finally:
-            self.gone.set()  # also when the client went away in the middle
+            self.gone.set()  # also if the client disconnects in the middle
 
     async def _next(self) -> Piece | Answer | Exception:
         return await self._queue.get()
 
     def _put(self, item: Piece | Answer | Exception) -> None:
-        """From the worker's thread."""
+        """Passes an item from the worker's thread to the event loop."""
         self._loop.call_soon_threadsafe(self._take, item)
 
     def _take(self, item: Piece | Answer | Exception) -> None:
@@ -298,20 +306,21 @@ class _Turn:
 
 
 async def _until_gone(request: Request, gone: threading.Event) -> None:
-    """Ends the turn of a client that went away before it had anything: nobody would read the answer."""
+    """Ends the turn if the client disconnects before the answer: nobody would read it."""
     while (await request.receive())["type"] != "http.disconnect":
         continue
     gone.set()
 
 
 def failed(error: Exception, spoken: _Wire = _CHAT) -> Response:
+    """The response for an error, in the form of the client's API."""
     status, document = _error_of(error, spoken)
     headers = {"retry-after": str(int(error.seconds or 1))} if isinstance(error, RateLimited) else None
     return JSONResponse(document, status, headers)
 
 
 def _error_of(error: Exception, spoken: _Wire) -> tuple[int, dict[str, Any]]:
-    """What a client may know: our own words for errors of the model, and nothing of what is ours to mend."""
+    """What a client may know of an error: nothing about our settings, keys and files, which the log describes."""
     if isinstance(error, wire.BadRequest):
         kind = "invalid_request_error"
         return error.status, spoken.error(error.message, kind, error.param, error.code, error.status)
@@ -324,7 +333,8 @@ def _error_of(error: Exception, spoken: _Wire) -> tuple[int, dict[str, Any]]:
     return 500, spoken.error("an error of this server; the operator's log says what", "server_error", None, None, 500)
 
 
-_ERRORS: tuple[tuple[type[Exception], int, str, str | None, str], ...] = (  # its own words where there are none here
+# Without a text here, the client gets the error's own message.
+_ERRORS: tuple[tuple[type[Exception], int, str, str | None, str], ...] = (
     (ContextTooLong, 400, "invalid_request_error", "context_length_exceeded", ""),
     (RateLimited, 429, "rate_limit_error", None, ""),
     (WrongKey, 502, "server_error", None, "the operator's key for the model does not work"),
@@ -349,7 +359,7 @@ def _listed(name: str) -> dict[str, Any]:
 
 
 def _name(request: Request) -> str:
-    """What the client calls this conversation; "" when it does not."""
+    """The client's name for this conversation; "" if it gives none."""
     named = request.headers.get(SESSION_HEADER, "").strip()
     if len(named) > _LONGEST_NAME:
         raise wire.BadRequest(f"{SESSION_HEADER} has more than {_LONGEST_NAME} characters")

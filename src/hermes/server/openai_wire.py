@@ -1,6 +1,6 @@
 """OpenAI's chat wire, and what all wires of the server share: a request, checked once, an answer, and its events.
 
-The other wires (`anthropic_wire`, `responses_wire`) translate what they get into this one's form before it is checked.
+The other wires (`anthropic_wire`, `responses_wire`) translate requests into this form before they are checked.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MOST_STOPS = 64
 _MOST_TEXTS = 2048
 _OWN = {"model", "messages", "tools", "stream", "stream_options"}
 _LONGEST = {"max_tokens", "max_completion_tokens"}
-# What does not change the answer: notes for the vendor, and hints for its speed and its cache, which is our business.
+# Fields that do not change the answer: notes for the vendor, and hints for its speed and its cache, which we manage.
 IGNORED = {
     *("user", "metadata", "store", "safety_identifier", "service_tier", "prediction"),
     *("prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
@@ -47,7 +47,7 @@ _MOST_MESSAGES = 20_000
 
 
 class BadRequest(Exception):
-    """The client's mistake; `param` names the field."""
+    """A mistake of the client; `param` names the field."""
 
     def __init__(self, message: str, param: str | None = None, *, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)
@@ -63,28 +63,32 @@ class ChatRequest:
     history: list[dict[str, Any]]
     fresh: list[dict[str, Any]]
     functions: list[dict[str, Any]]
-    options: dict[str, Any]  # what the model is asked besides, as `llm.client` names it
+    options: dict[str, Any]  # further options for the model, as `llm.client` names them
     stream: bool
     with_usage: bool
-    previous: str = ""  # the answer that this goes on from, by the id the client was given
-    answer_id: str = ""  # under which the client may go on from this answer
+    previous: str = ""  # the id of the answer that this request continues
+    answer_id: str = ""  # by which the client may continue this answer
     shows_thinking: bool = False
     echo: dict[str, Any] = field(default_factory=dict)  # what a whole answer repeats of the request
 
     @property
     def system(self) -> str:
+        """All system messages as one text."""
         return "\n\n".join(self.instructions)
 
     @property
     def is_structured(self) -> bool:
+        """Whether the answer must fit a schema."""
         return "response_format" in self.options
 
     @property
     def results(self) -> list[dict[str, Any]]:
+        """The new results of the client's tools."""
         return [message for message in self.fresh if message["role"] == "tool"]
 
     @property
     def said(self) -> list[Content]:
+        """The new messages of the person, with their images."""
         return [
             own_parts(message["content"], message[IMAGES]) if IMAGES in message else message["content"]
             for message in self.fresh
@@ -106,17 +110,20 @@ class Answer:
 
     @property
     def message(self) -> dict[str, Any]:
+        """The answer as a message of OpenAI's format."""
         message: dict[str, Any] = {"role": "assistant", "content": self.text or None}
         return {**message, "tool_calls": self.calls} if self.calls else message
 
     @property
     def finish_reason(self) -> str:
+        """The reason in OpenAI's terms; everything unknown cut the answer off and is `length`."""
         return (
             self.reason if self.reason in ("stop", "tool_calls", "content_filter") else "length"
         )  # cut off, by whatever
 
 
 def parse(data: bytes) -> ChatRequest:
+    """Reads a request of the Chat Completions API; raises BadRequest for fields that would change the answer."""
     body = loaded(data)
     if body.get("n") not in (None, 1):
         raise BadRequest("only one answer at a time: leave n out", "n")
@@ -127,6 +134,7 @@ def parse(data: bytes) -> ChatRequest:
 
 
 def loaded(data: bytes) -> dict[str, Any]:
+    """Reads a body as a JSON object."""
     try:
         body = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -137,7 +145,7 @@ def loaded(data: bytes) -> dict[str, Any]:
 
 
 def refuse_others(body: dict[str, Any], known: Collection[str], empty: Mapping[str, Any]) -> None:
-    """A field that would change the answer is never dropped without a word; `empty` values ask for nothing."""
+    """Refuses unknown fields, because one that changes the answer must not be ignored; `empty` values are fine."""
     for name, content in body.items():
         if content is None or name in known or (name in empty and content == empty[name]):
             continue
@@ -146,7 +154,7 @@ def refuse_others(body: dict[str, Any], known: Collection[str], empty: Mapping[s
 
 
 def checked(body: dict[str, Any], **more: Any) -> ChatRequest:
-    """A request in the form of chat completions whose fields are known ones; `more` is what only other wires have."""
+    """Checks a request in the form of chat completions; `more` are fields that only other wires have."""
     instructions, rest = _messages(body.get("messages"))
     last = max((place for place, message in enumerate(rest) if message["role"] == "assistant"), default=-1)
     history, fresh = rest[: last + 1], rest[last + 1 :]
@@ -216,7 +224,7 @@ def _is_object(content: Any) -> bool:
     return isinstance(content, dict)
 
 
-# What goes on to the model, and how it is recognised. Everything else is ignored or refused by name.
+# The options that are passed to the model, and how each is checked. All others are ignored or refused by name.
 _PASSED: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("temperature", "top_p", "frequency_penalty", "presence_penalty"), _is_number),
     **dict.fromkeys(("min_p", "repetition_penalty"), _is_number),
@@ -231,7 +239,7 @@ _PASSED: dict[str, Callable[[Any], bool]] = {
 
 
 def digest(messages: Sequence[dict[str, Any]]) -> str:
-    """Recognises a conversation by what was said in it, however a client formats it."""
+    """A digest that identifies a conversation by its messages, regardless of how a client formats them."""
     gist = [
         [
             message["role"],
@@ -245,23 +253,28 @@ def digest(messages: Sequence[dict[str, Any]]) -> str:
 
 
 class Writer(Protocol):
-    """Writes one answer as a wire has it: whole, or as events of a stream."""
+    """Writes one answer in the form of a wire: whole, or as events of a stream."""
 
     id: str  # what the client may call the answer later
 
-    def whole(self, pieces: Sequence[Piece], answer: Answer) -> dict[str, Any]: ...
+    def whole(self, pieces: Sequence[Piece], answer: Answer) -> dict[str, Any]:
+        """The document of an answer that is not streamed."""
 
-    def opening(self) -> str: ...
+    def opening(self) -> str:
+        """The events before the first piece."""
 
-    def piece(self, piece: Piece) -> str: ...
+    def piece(self, piece: Piece) -> str:
+        """The events for a piece; "" if the client does not want it."""
 
-    def ending(self, answer: Answer) -> str: ...
+    def ending(self, answer: Answer) -> str:
+        """The events after the last piece: tool calls, the reason, the token counts."""
 
     def failure(self, error: dict[str, Any]) -> str:
-        """The event for something that went wrong in the middle; `error` is what a whole answer would have been."""
+        """The event for an error in the middle of a stream; `error` is the document of the error."""
 
 
 def event(document: dict[str, Any], *, named: bool = True) -> str:
+    """One server-sent event; `named` adds the line that repeats its type."""
     name = f"event: {document['type']}\n" if named else ""
     return f"{name}data: {json.dumps(document, ensure_ascii=False)}\n\n"
 
@@ -306,6 +319,7 @@ class ChatWriter:
 
 
 def usage(counted: Usage) -> dict[str, Any]:
+    """The token counts in the form of Chat Completions."""
     sent, written = counted.input_tokens, counted.output_tokens
     details = {"cached_tokens": counted.cache_read_tokens}
     return {
@@ -330,7 +344,7 @@ def texts_to_embed(data: bytes) -> tuple[list[str], bool, dict[str, Any]]:
 
 
 def embedded(rows: Any, texts: Sequence[str], name: str, *, packed: bool) -> dict[str, Any]:
-    """Vectors of length 1, as OpenAI's are; zeros stay zeros."""
+    """The answer to a request for embeddings: vectors of length 1, as OpenAI's are; zeros stay zeros."""
     listed = []
     for place, row in enumerate(rows):
         size = math.sqrt(sum(float(each) ** 2 for each in row)) or 1.0
@@ -349,6 +363,7 @@ def embedded(rows: Any, texts: Sequence[str], name: str, *, packed: bool) -> dic
 def error_body(
     message: str, kind: str = "invalid_request_error", param: str | None = None, code: str | None = None
 ) -> Any:
+    """An error in OpenAI's form, which all routes but Anthropic's use."""
     return {"error": {"message": message, "type": kind, "param": param, "code": code}}
 
 
@@ -443,12 +458,14 @@ def _functions(given: Any) -> list[dict[str, Any]]:
 
 
 def list_of(given: Any, param: str) -> list[Any]:
+    """The value if it is a list; otherwise BadRequest names the field."""
     if not isinstance(given, list):
         raise BadRequest(f"{param} must be a list", param)
     return given
 
 
 def text_of(body: dict[str, Any], name: str) -> str:
+    """A short text field; "" if it is missing."""
     value = body.get(name)
     if value is None:
         return ""

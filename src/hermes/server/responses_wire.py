@@ -1,4 +1,4 @@
-"""OpenAI's responses wire: items as messages of chat completions, answers as output items and events."""
+"""OpenAI's responses wire: translates items to messages of chat completions, and answers to items and events."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _LOGPROBS = "message.output_text.logprobs"
 _ECHOED = ("instructions", "metadata", "temperature", "top_p", "max_output_tokens", "previous_response_id", "reasoning")
 _IN = "__"  # between the name of a namespace and that of a function
 _PARTS = {"input_text": "text", "output_text": "text", "text": "text"}
-_NOT_TOLD = ("reasoning",)  # the model's own, which is stored here and goes back from there
+_NOT_TOLD = ("reasoning",)  # of the model; it is stored here and sent back from here
 
 
 def parse(data: bytes) -> ChatRequest:
+    """Reads a request of the Responses API."""
     body = loaded(data)
     refuse_others(body, _KNOWN | _NOTES | IGNORED, _EMPTY)
     if _LOGPROBS in (body.get("include") or ()):
@@ -71,7 +72,7 @@ def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _messages(given: Any) -> list[dict[str, Any]]:
-    """Calls that follow each other or an answer are one message, as chat completions have it."""
+    """The messages of the items; consecutive calls, and those after an answer, are one message in chat completions."""
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     messages: list[dict[str, Any]] = []
@@ -105,7 +106,7 @@ def _content(given: Any) -> Any:
 
 
 def _functions(tool: Any, place: int) -> list[dict[str, Any]]:
-    """A function, or those of a namespace, whose name stands before theirs: chat completions have no namespaces."""
+    """A function, or those of a namespace, prefixed by its name: chat completions have no namespaces."""
     if not isinstance(tool, dict) or tool.get("type") != "namespace":
         return [_tool(tool, place)]
     found = [_tool(each, place) for each in list_of(tool.get("tools"), "tools")]
@@ -231,6 +232,7 @@ _PART_OF = {"message": "response.content_part", "reasoning": "response.reasoning
 
 
 def usage(counted: Usage) -> dict[str, Any]:
+    """The token counts in the form of the Responses API."""
     sent, written = counted.input_tokens, counted.output_tokens
     cached = {"cached_tokens": counted.cache_read_tokens, "cache_write_tokens": counted.cache_write_tokens}
     return {

@@ -1,6 +1,6 @@
 """One person's memory, opened once and kept open: what the MCP server and the plain HTTP API do for them.
 
-Every call is safe from any thread. Nothing here knows another person: the home is all there is.
+Every call is safe from any thread. Nothing here knows another person: a workspace sees only its home.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RECEIPT_ACTIONS = ("correct", "forget", "pin", "never", "recall")
 
 
 ROLES = ("user", "assistant", "tool", "system")
-_MOST_BROUGHT = 50  # results of our own tools with text from outside that stay behind later writes
+_MOST_BROUGHT = 50  # results of our own tools with text from outside that the gate considers for later writes
 _RECENT = 3  # recorded conversations of a host in which the person's words are looked for
 _LONGEST_KEY = 200
 
@@ -65,10 +65,11 @@ class Workspace:
         self._started = clock()
         self._lock = threading.RLock()
         self._parts = open_parts(home, owner="local", project=project, cwd=cwd)
-        self._brought: list[Source] = []  # by results of our own tools, to whoever is at the other end
+        self._brought: list[Source] = []  # text from outside that results of our tools gave to the host's model
 
     @property
     def store(self) -> MemoryStore:
+        """Curated memory; raises WriteRefused if the settings switch it off."""
         if self._parts.store is None:
             raise WriteRefused(
                 "memory is switched off (memory.memory_enabled, memory.user_profile_enabled)", kind="disabled"
@@ -77,33 +78,34 @@ class Workspace:
 
     @property
     def targets(self) -> tuple[str, ...]:
+        """The memory files that are switched on; empty if memory is off."""
         return self._parts.store.targets if self._parts.store else ()
 
     @property
     def database(self) -> SessionDB:
-        """Past conversations; raises why they cannot be used, and tries again at the next call."""
+        """Past conversations; raises an error if they cannot be used, and tries again at the next call."""
         with self._lock:
             self._parts.storage.try_again()
             return self._parts.database
 
     @property
     def past(self) -> SessionDB:
-        """The same, to read: also while another program keeps them locked."""
+        """Past conversations for reading, even while another program has them locked."""
         with self._lock:
             self._parts.storage.try_again()
             return self._parts.storage.readable
 
     def now(self) -> datetime:
-        """What a clock on the person's wall shows."""
+        """The local time of the person."""
         return self._parts.now()
 
     @property
     def receipts(self) -> Receipts:
-        """What each answer was made from, to read."""
+        """The receipts of answers, for reading."""
         return Receipts(self.home, self.past)
 
     def act_on_receipt(self, receipt_id: str, number: int, action: str, text: str = "") -> str:
-        """What a person does about an item of a receipt: correct, forget, pin, never or recall."""
+        """Carries out a person's action on an item of a receipt: correct, forget, pin, never or recall."""
         receipts = Receipts(self.home, self.database, self._parts.store)
         if action == "correct":
             if not text.strip():
@@ -114,11 +116,12 @@ class Workspace:
         return receipts.pin(receipt_id, number) if action == "pin" else receipts.forget(receipt_id, number)
 
     def close(self) -> None:
+        """Closes what the workspace holds open, such as the database."""
         with self._lock:
             self._parts.close()
 
     def call_tool(self, name: str, arguments: Mapping[str, Any], *, session: str = "", note: str = "") -> str:
-        """Calls one of the tools as a model would; JSON text comes back whatever happens."""
+        """Calls one of the tools as a model would; always returns JSON text."""
         with self._lock:
             turn = TurnContext(
                 session=session,
@@ -134,9 +137,9 @@ class Workspace:
             return called.text
 
     def _sources(self) -> list[Source]:
-        """What the host's model has read from outside: what its hooks report, and what our tools brought.
+        """What the host's model has read from outside: what its hooks report, and what our tools returned.
 
-        Of a host that reports nothing nobody knows what its model has read.
+        A host without reports is itself a source, because its model may have read anything.
         """
         reports = HostReports(self.home).since(self.source, self._started)
         if not reports:
@@ -155,17 +158,19 @@ class Workspace:
             for each in reversed(self.past.list_sessions(limit=_RECENT, source=self.source)):
                 said += [words_of_person(stored.message) for stored in self.past.messages(each.id)]
         except HermesError:
-            said = []  # what cannot be read was not said
+            said = []  # words that cannot be read do not count
         reports = HostReports(self.home).since(self.source, self._started)
         return [*filter(None, said), *(each["text"] for each in reports if each["kind"] == SAID)]
 
     def schema(self, name: str) -> dict[str, Any]:
+        """The schema of one of the tools; raises NotFound if there is no such tool."""
         tool = self._parts.toolbox.get(name)
         if tool is None:
             raise NotFound(f"there is no tool {name!r}")
         return tool.schema
 
     def entries(self, target: str) -> dict[str, Any]:
+        """The entries of a memory file with its usage, and a problem if another program has damaged it."""
         reading = self.store.read(target)
         limit = self.store.limit(target)
         return {
@@ -177,25 +182,27 @@ class Workspace:
         }
 
     def entries_for_model(self, target: str) -> dict[str, Any]:
-        """The same, without the words of an entry that a prompt would not show."""
+        """Like `entries`, without the words of entries that a prompt would not show."""
         found = self.entries(target)
         return {**found, "entries": self.store.shown(target, found["entries"])}
 
     def write(self, target: str, operations: Sequence[dict[str, str]], note: str) -> Written:
-        """A change a person asks for themselves."""
+        """Applies changes that a person asks for directly, so that no approval is needed."""
         return self.store.apply(target, list(operations), cause=Cause(origin="user", note=note))
 
     def memory_text(self, target: str) -> str:
-        """The live block of a memory file as a prompt would show it; empty when there is nothing in it."""
+        """The current block of a memory file as a prompt would show it; empty if there are no entries."""
         entries = tuple(dict.fromkeys(self.store.entries(target)))
         allowed = self.store.recalled(target, entries)
         shown = blocked_in_prompt(allowed, FILES[target], lambda: self.store.provenance(target))
         return block(target, shown, usage(entries, self.store.limit(target)))
 
     def search(self, query: str, wanted: Criteria) -> Found:
+        """Finds messages, with secrets masked."""
         return Finder(self.past, mask=mask_secrets).find(query, wanted)
 
     def session(self, name: str) -> Session:
+        """The session of an id or a title; raises NotFound with the same words whatever the reason."""
         found = self.past.resolve(name) if 0 < len(name) <= _LONGEST_KEY else None
         if found is None:
             raise NotFound("there is no such conversation")
@@ -208,7 +215,7 @@ class Workspace:
         return earlier[-limit:]
 
     def shown(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """A message for the outside: what was said and called, with secrets masked."""
+        """A message as the API shows it: text and tool calls, with secrets masked."""
         kept = {name: message[name] for name in ("role", "name", "tool_call_id") if message.get(name)}
         content = message.get("content")
         kept["content"] = change_texts(content, mask_secrets)
@@ -225,10 +232,10 @@ class Workspace:
         cwd: str | None = None,
         by_model: bool = False,
     ) -> dict[str, Any]:
-        """Adds a conversation that happened elsewhere, or what is new of it; `key` is the host's own name for it.
+        """Adds a conversation that happened elsewhere, or its new messages; `key` is the host's own name for it.
 
-        Told `by_model`, nobody knows whether anybody said so: all of it counts as text from outside. Else the host says
-        what was said, and only what its tools returned does, with the answers after it.
+        If a model reports it (`by_model`), nobody can tell who said what, so all of it counts as text from outside. If
+        the host reports it, only tool results and the answers after them do.
         """
         clean = list(_graded(_checked(messages), by_model=by_model))
         with self._lock:
@@ -245,9 +252,9 @@ class Workspace:
         return {"success": True, "session_id": session_id, "added": len(fresh), "messages": len(stored) + len(fresh)}
 
     def record_unnamed(self, host: str, messages: Sequence[Mapping[str, Any]], *, title: str = "") -> dict[str, Any]:
-        """Adds a conversation that its host has no name for; it is known by its first message, and how it went on.
+        """Adds a conversation that its host has no name for; it is recognized by its messages from the first one on.
 
-        One host may hold several conversations over one connection, and many of them begin with the same greeting.
+        One host may have several conversations over one connection, and many of them begin with the same greeting.
         """
         gists = [_gist(message) for message in _checked(messages)]
         beginning = f"{host}\n{gists[0][1] if gists else ''}".encode("utf-8", "replace")
@@ -257,7 +264,7 @@ class Workspace:
             return {**self.record(key, messages, title=title, by_model=True), "conversation": key}
 
     def _goes_on(self, key: str, gists: list[tuple[str, str]]) -> bool:
-        """Whether the messages, from the first on, may be those of the conversation of this name."""
+        """Whether these messages can continue the conversation of this name, or no such conversation exists."""
         session_id = _session_id(self.source, key)
         if self.database.find_session(session_id) is None:
             return True
@@ -265,6 +272,7 @@ class Workspace:
         return all(old == new for old, new in zip(stored, gists, strict=False))
 
     def status(self) -> dict[str, Any]:
+        """Version, person, and how much memory and conversations hold; unreadable parts say so."""
         state: dict[str, Any] = {"version": __version__, "person": self.home.person or "owner", "memory": {}}
         for target in self.targets:
             try:
@@ -309,7 +317,7 @@ def _gist(message: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _already(stored: list[tuple[str, str]], given: list[tuple[str, str]]) -> int:
-    """How many of the given messages are the end of what is stored: hosts send the whole history again."""
+    """How many of the given messages are stored already, as the last ones: hosts send the whole history again."""
     for count in range(min(len(stored), len(given)), 0, -1):
         if stored[-count:] == given[:count]:
             return count

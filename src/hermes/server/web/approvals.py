@@ -1,4 +1,4 @@
-"""The Approvals page: what waits for the person, with the passage it may come from; to accept, change or reject."""
+"""The Approvals page: pending writes with the passages they may come from, to accept, change or reject."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from hermes.session.approvals import PendingWrite
 
 _EACH = 20  # on a page
-# What we put around recalled text, whole or cut.
+# The tags and the note that Hermes puts around recalled text, whole or cut off.
 _FENCE = re.compile(r"</?memory-context[^>]*>|(\[System note:|^…)[^\]]*stands inside it\.\]\s*")
 _WORD = re.compile(r"\w+|\W+")
 _SMALL_WORDS = "a an and are as at be by for from has have i in is it my of on or that the this to was with you"
 _SMALL = frozenset(_SMALL_WORDS.split())
-_SHORTEST = 2  # letters of a word that is worth marking
+_SHORTEST = 2  # characters of a word that is worth marking
 
 
 def _writes(workspace: Workspace) -> PendingWrites:
@@ -68,12 +68,12 @@ def _source(source: Mapping[str, str], texts: Sequence[str]) -> dict[str, Any]:
 
 
 def highlighted(passage: str, texts: Sequence[str]) -> list[tuple[bool, str]]:
-    """The passage in pieces, each with whether its words are in what would be kept."""
+    """Splits a passage into pieces, each marked if its words are also in the texts that would be kept."""
     kept = {word for text in texts for word in _WORD.findall(text.casefold()) if _counts(word)}
     pieces = _WORD.findall(passage)
     found = [place for place, piece in enumerate(pieces) if piece.casefold() in kept]
     marked = set(found)
-    for here, after in pairwise(found):  # small words between two marked ones do not end a run
+    for here, after in pairwise(found):  # small words do not interrupt a marked run
         if not any(_counts(piece.casefold()) for piece in pieces[here + 1 : after]):
             marked.update(range(here, after))
     runs = groupby(range(len(pieces)), key=lambda place: place in marked)
@@ -85,7 +85,7 @@ def _counts(word: str) -> bool:
 
 
 def _decide(ask: Ask) -> Redirect:
-    """About one write, with the texts as they stand in its form."""
+    """Decides about one write, with the texts as the person edited them in its form."""
     waiting, wanted = _writes(ask.workspace), ask.path["pending"]
     pending = waiting.get(wanted)
     texts = ask.form.get("text", ())

@@ -1,4 +1,4 @@
-"""The Conversations and Receipts pages: list, search, a reader, what the model saw, and what answers were made from."""
+"""The Conversations and Receipts pages: list, search, reader, what the model saw and what answers were made from."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _ORDER = ("prompt", "tools", "memory", "history", "summary", "recalled", "added"
 
 
 def name_of(session: Session) -> str:
-    """What a conversation is called: its title, else its first words."""
+    """The name of a conversation: its title, otherwise its first words."""
     return " ".join(mask_secrets(session.title or session.preview or "").split()) or "Without a title"
 
 
 def rendered(text: str) -> Markup:
-    """A message as HTML. Only what Markdown itself produces is markup; everything else is escaped."""
+    """A message as HTML; only Markdown produces markup, everything else is escaped."""
     cut = (
         text if len(text) <= _LONG else f"{text[:_LONG]}\n\n… ({len(text) - _LONG:,} characters more; export shows all)"
     )
@@ -102,7 +102,7 @@ def _match(match: Match) -> dict[str, Any]:
 
 
 def _marked(snippet: str) -> Markup:
-    """A snippet with the words that were found marked; the rest is escaped."""
+    """A snippet as HTML with the found words marked; the rest is escaped."""
     pieces = _MATCH.split(mask_secrets(snippet))
     return Markup("").join(
         Markup("<mark>{}</mark>").format(piece) if at % 2 else escape(piece) for at, piece in enumerate(pieces)
@@ -110,7 +110,7 @@ def _marked(snippet: str) -> Markup:
 
 
 def _timeline(matches: Sequence[Match]) -> list[dict[str, Any]]:
-    """When the conversations found took place: months, or days of one month, with how many; quiet ones left out."""
+    """The months of the found conversations, or the days if all are of one month, with the number in each."""
     moments = sorted(match.session.last_active for match in matches)
     months, days = (Counter(in_words(moment, shape) for moment in moments) for shape in ("%Y-%m", "%Y-%m-%d"))
     counted_by = months if len(months) > 1 else days
@@ -146,7 +146,7 @@ def _read(ask: Ask) -> Page:
 
 
 def _blocks(stored: Sequence[StoredMessage]) -> list[dict[str, Any]]:
-    """Messages in order; neighbours that a compaction took out of the context are one block that unfolds."""
+    """Messages in order; consecutive ones that a compaction removed from the context form a block that unfolds."""
     blocks: list[dict[str, Any]] = []
     for each in stored:
         folded = each.compacted
@@ -208,17 +208,17 @@ def _delete(ask: Ask) -> Redirect:
 
 
 def delete_conversation(db: SessionDB, session: Session) -> int:
-    """Deletes a whole conversation, part by part, and returns how many messages that were; its branches stay."""
+    """Deletes a conversation with all its sessions and returns the number of messages; its branches stay."""
     parts = db.lineage(session.id)
     for part in reversed(parts):
-        if db.find_session(part.id) is not None:  # a delegated part goes with the one that started it
+        if db.find_session(part.id) is not None:  # deleting a session also deletes those it delegated to
             db.delete(part.id)
     db.remove_unused_images()
     return sum(each.message_count for each in parts)
 
 
 def _context(ask: Ask) -> Page:
-    """What the model saw at one turn, the newest unless one is named: parts with tokens, as a stacked bar."""
+    """Shows what the model saw in one turn, the newest by default: a bar of its parts with their tokens."""
     session = _session(ask)
     found = list(turns(ask.workspace.past, session.id))
     if not found:
@@ -244,7 +244,7 @@ def _context(ask: Ask) -> Page:
 
 
 def _parts(turn: Mapping[str, Any], tools: Sequence[Any]) -> list[dict[str, Any]]:
-    """The parts of the bar, in the order in which the model reads them; each entry of memory is a part of its own."""
+    """The parts of the bar in the order in which the model reads them; each memory entry is a part of its own."""
     parts = [part for each in turn["prompt"]["sections"] for part in _of_section(each)]
     if tools:
         parts.append(_part("tools", f"Descriptions of {counted(len(tools), 'tool')}", json.dumps(tools, indent=1)))
@@ -253,7 +253,7 @@ def _parts(turn: Mapping[str, Any], tools: Sequence[Any]) -> list[dict[str, Any]
         for each in turn["summaries"]
     ]
     parts += summaries
-    if turn["history"]["messages"]:  # counted with the summaries, which stand among its messages
+    if turn["history"]["messages"]:  # its count includes the summaries, which are among its messages
         many = counted(turn["history"]["messages"], "message")
         rest = max(1, turn["history"]["tokens"] - sum(each["tokens"] for each in summaries))
         parts.append(_part("history", f"History, {many}", None, rest))
@@ -280,7 +280,7 @@ _LABELS = {
 
 def _of_section(section: Mapping[str, Any]) -> list[dict[str, Any]]:
     name, text = section["name"], section.get("text")
-    if name in TITLES and text:  # the heading of the block goes with its first entry
+    if name in TITLES and text:  # the heading of the block is shown with its first entry
         entries = [entry.strip() for entry in text.split("\n§\n")]
         return [_part("memory", f"{TITLES[name]}: {_cut(entry.rpartition(chr(10))[2])}", entry) for entry in entries]
     kind = "memory" if name in TITLES else "prompt"
@@ -320,7 +320,7 @@ _ACTED_ON = ("message", "question", "call", "result", "found")  # kinds that sta
 
 
 def _list_receipts(ask: Ask) -> Page:
-    """The newest receipts, or all of one conversation."""
+    """Lists the newest receipts, or all of one conversation."""
     db, wanted = ask.workspace.past, ask.query.get("conversation", "")
     one = db.find_session(wanted) if wanted else None
     if wanted and one is None:

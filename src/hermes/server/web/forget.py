@@ -1,4 +1,4 @@
-"""The Forget pages: by conversation, source, words or person; first everything affected, then a receipt."""
+"""The Forget pages: by conversation, source, words or person; they show what is affected, then what was removed."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from hermes.server.workspace import Workspace
     from hermes.storage.records import Session
 
-_MOST = 200  # conversations in one go; the page says when there are more
+_MOST = 200  # conversations at once; the page says if there are more
 _BY_PERSON = Cause(origin="user", note="forgotten on the web page")
 _KINDS = ("words", "conversation", "source")
 
 
 def _ask_what(ask: Ask) -> Page:
-    """The form; with `what` also everything that would go."""
+    """Shows the form, and with `what` also everything that would be removed."""
     kind = ask.query.get("kind", "words")
     what = ask.query.get("what", "").strip()
     values: dict[str, Any] = {
@@ -74,7 +74,7 @@ def _entries(workspace: Workspace, what: str) -> Iterator[dict[str, Any]]:
 
 
 def _learnt(workspace: Workspace, sessions: set[str]) -> Iterator[dict[str, Any]]:
-    """Entries that were written in these conversations."""
+    """The entries that were written in these conversations."""
     return (entry for entry in _all_entries(workspace) if entry["session"] in sessions)
 
 
@@ -89,7 +89,7 @@ def _all_entries(workspace: Workspace) -> Iterator[dict[str, Any]]:
 
 
 def _carry_out(ask: Ask) -> Page:
-    """Removes what was chosen on the preview, looks again, and shows what is gone."""
+    """Removes what was chosen in the preview, searches again, and shows what was removed and what is left."""
     workspace, what = ask.workspace, ask.field("what").strip()
     chosen = set(ask.form.get("conversation", ()))
     keys = set(ask.form.get("entry", ()))
@@ -118,12 +118,12 @@ def _carry_out(ask: Ask) -> Page:
 
 
 def _others(ask: Ask) -> list[str]:
-    """Whom the owner may forget: everybody else."""
+    """The people whom the owner may remove: everybody else."""
     return [each.name for each in ask.people.all() if each.name != OWNER] if ask.people else []
 
 
 def _person(ask: Ask) -> Page:
-    """Everything about somebody else, for the owner: what would go, or with `sure` that it is gone."""
+    """Shows the owner what removing another person would delete, or with `sure` removes them."""
     name = ask.field("person")
     if ask.people is None or name not in _others(ask):
         raise NotFound("there is nobody of that name")

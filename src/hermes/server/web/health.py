@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from hermes.settings.people import People, Person
     from hermes.storage.records import Session
 
-_CONVERSATIONS = 400  # the newest, which the charts are made of: a page costs the same in a store of any size
+_CONVERSATIONS = 400  # the newest, for the charts: the page costs the same in a store of any size
 _DAYS = 30
 _LOOKED_AT, _ANSWERS = 12, 40  # conversations and their newest messages that are searched for cache misses
 _MISSES = 15
@@ -56,7 +56,7 @@ def _show(ask: Ask) -> Page:
 
 
 def _doctor(ask: Ask) -> Page:
-    """What `hermes doctor` finds, without asking models and providers whether they answer."""
+    """Shows what `hermes doctor` finds, without contacting models and providers."""
     page = _show(ask)
     checks = list(examine(ask.workspace.home, Options(connect=False)))
     return Page(template=page.template, values={**page.values, "checks": checks})
@@ -83,7 +83,7 @@ def _by_day(sessions: Iterable[Session], background: Mapping[str, Mapping[str, f
 
 
 def _misses(ask: Ask, sessions: Iterable[Session]) -> list[dict[str, Any]]:
-    """The newest answers whose prompt did not come from the cache, with the reason that was found at the time."""
+    """The newest answers whose prompt missed the cache, with the reason recorded at that time."""
     found = []
     for session in sessions:
         for each in ask.workspace.past.messages(session.id, limit=_ANSWERS, newest=True):
@@ -105,7 +105,7 @@ HEALTH = Section(
 
 _EACH = 50  # on a page
 _LONGEST = 100
-_STORES = (DATABASE, f"{DATABASE}-wal", FOLDER)  # their times say when somebody was last active
+_STORES = (DATABASE, f"{DATABASE}-wal", FOLDER)  # their modification times show when a person was last active
 
 
 def _people(ask: Ask) -> People:
@@ -145,7 +145,7 @@ def _person(ask: Ask, person: Person) -> dict[str, Any]:
 
 
 def _make_key(ask: Ask) -> Page:
-    """The page with a new key on it: nobody can show it again."""
+    """Shows a new key, once: only its digest is stored."""
     rights = (APPROVE,) if ask.field("approve") else ()
     name = ask.path["name"]
     _, secret = _people(ask).make_key(name, ask.field("label")[:_LONGEST], rights=rights)

@@ -32,14 +32,14 @@ TITLES = {"memory": "Notes", "user": "About you", "project": "Project"}
 _ON_THE_PAGE = "on the web page"
 _BY_HAND = Cause(origin="user", note=_ON_THE_PAGE)
 _CHANGES_EACH = 25
-RECENT = 25  # conversations whose projects and agents can be chosen
+RECENT = 25  # conversations whose projects and agents the filters offer
 _WORDS = re.compile(r"\s+|\S+")
 
 
 def projects_of(workspace: Workspace, recent: Sequence[Session] | None = None) -> list[str]:
-    """The projects that have notes, as far as their folders tell, and those of recent conversations."""
+    """The projects that have a folder of notes, and those of recent conversations."""
     found: set[str] = set()
-    with suppress(HermesError):  # what cannot be listed can still be asked for by name
+    with suppress(HermesError):  # a project that cannot be listed can still be opened by its name
         folder = documents_of(workspace.home).below(PROJECTS).open()
         if folder is not None:
             with folder:
@@ -50,7 +50,7 @@ def projects_of(workspace: Workspace, recent: Sequence[Session] | None = None) -
 
 
 def _is_name(project: str) -> bool:
-    """Whether it is a project of ours: what was brought in from elsewhere may call any folder one."""
+    """Whether this can be the name of a project: imported conversations may give the path of any folder."""
     try:
         check_name(project, "a project's name")
     except SettingsError:
@@ -79,7 +79,7 @@ def _target(ask: Ask, store: MemoryStore, name: str = "target") -> str:
 
 
 def _entry(ask: Ask, store: MemoryStore, target: str) -> str:
-    """The entry that a card stands for: one that was changed meanwhile is another."""
+    """The entry of a card; raises NotFound if it was changed meanwhile, because it is another entry then."""
     for entry in store.entries(target):
         if key_of(entry) == ask.path["entry"]:
             return entry
@@ -123,7 +123,7 @@ def _group(store: MemoryStore, target: str, wanted: str) -> dict[str, Any]:
 
 
 def _hidden(target: str, origins: Mapping[str, Provenance]) -> set[str]:
-    """The entries that others wrote into the file and that no prompt shows; what we wrote was judged then."""
+    """The entries of other programs that prompts hide; our own were scanned when they were written."""
     foreign = [entry for entry, origin in origins.items() if origin.origin in ("unknown", "external")]
     seen = blocked_in_prompt(foreign, FILES[target], lambda: origins)
     return {entry for entry, shown in zip(foreign, seen, strict=True) if entry != shown}
@@ -172,7 +172,7 @@ def _pin(ask: Ask) -> Redirect:
 
 
 def _change(ask: Ask) -> Redirect:
-    """What a person does to one entry; accepting one that no prompt may show leaves it hidden."""
+    """Edits, removes, archives or accepts an entry; accepting one that no prompt may show leaves it hidden."""
     store, action = _store(ask), ask.path["action"]
     target = _target(ask, store)
     entry = _entry(ask, store, target)
@@ -200,7 +200,7 @@ def _restore(ask: Ask) -> Redirect:
 
 
 def _move(ask: Ask) -> Redirect:
-    """Moves an entry to another scope with its origin and its pin; first there, then away, so that none is lost."""
+    """Moves an entry with its origin and its pin; adds it first and removes it then, so that none is lost."""
     store = _store(ask)
     source, target = _target(ask, store), _target(ask, store, "to")
     entry = _entry(ask, store, source)
@@ -222,7 +222,7 @@ def _move(ask: Ask) -> Redirect:
 
 
 def _undo(ask: Ask) -> Redirect:
-    """Takes changes back, in the order given."""
+    """Undoes changes in the given order."""
     store = _store(ask)
     done = [store.undo(change, cause=_BY_HAND) for change in ask.field("change").split(",")[:10]]
     ids = ",".join(each.change.id for each in reversed(done) if each.change)
@@ -275,7 +275,7 @@ def _shown(change: Change, undone: set[str]) -> dict[str, Any]:
 
 
 def difference(before: str | None, after: str | None) -> list[tuple[str, str]]:
-    """What of a text stayed, left and came, word by word: pairs of "same", "gone" or "new" and the words."""
+    """Compares two texts word by word; returns pairs of "same", "gone" or "new" and the words."""
     if before is None or after is None:
         return [("new" if before is None else "gone", after or before or "")]
     old, new = _WORDS.findall(before), _WORDS.findall(after)
@@ -313,7 +313,7 @@ _EFFECTS = {
 
 
 def _show_rules(ask: Ask) -> Page:
-    """A query `test` names a command or a sentence: the rules that it would fire come first."""
+    """Lists rules and reminders; the rules that a command or sentence in `test` would fire come first."""
     rules, reminders, now = RuleBook(ask.workspace.home), Reminders(ask.workspace.home), ask.workspace.now()
     tested = ask.query.get("test", "").strip()
     moments = (Situation("terminal", {"command": tested}, "", now), Situation("", None, tested, now)) if tested else ()
@@ -332,7 +332,7 @@ def _show_rules(ask: Ask) -> Page:
 
 
 def _add_rule(ask: Ask) -> Redirect:
-    """What a person types here is their own word, as on the command line."""
+    """Adds a rule that the person typed, which needs no approval, as on the command line."""
     home = ask.workspace.home
     rule = RuleBook(home).add(ask.field("text"), enforce=load_settings(home).text("rules.enforce"))
     return _to_rules(f"Noted: {rule.text} It fires on {rule.when.in_words()}.")

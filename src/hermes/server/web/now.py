@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 KINDS = ("all", "read", "written", "compacted", "approved")
 _SESSIONS, _MESSAGES, _EVENTS, _DECISIONS = 8, 10, 50, 40
 _SHOWN = 220  # characters of what was said
-_LIVE_SECONDS = 20.0  # a browser connects again; a server that is stopped need not wait for it
+_LIVE_SECONDS = 20.0  # of one connection; browsers connect again, and a stopping server need not wait long
 _LOOK_SECONDS = 1.0
 _READING = frozenset(("session_search", "context_expand", "skill_view", "read_file", "fetch", "recall"))
 
@@ -70,7 +70,7 @@ def _sessions(workspace: Workspace, project: str, agent: str, limit: int) -> lis
     try:
         return workspace.past.list_sessions(limit=limit, project=project or None, source=agent or None, begun=True)
     except HermesError:
-        return []  # what is known without conversations is still shown; Health says what is wrong
+        return []  # the page shows what it can without conversations; Health says what is wrong
 
 
 def _of_session(workspace: Workspace, session: Session) -> Iterator[Event]:
@@ -85,7 +85,7 @@ def _of_session(workspace: Workspace, session: Session) -> Iterator[Event]:
 
 
 def _about(session: Session | None, *, message: int = 0, agent: str = "") -> Event:
-    """Where something happened; without a conversation, who did it."""
+    """The conversation in which something happened; without one, who did it."""
     if session is None:
         return {"session": "", "message": 0, "title": "", "agent": agent, "project": ""}
     title, project = mask_secrets(session.title or ""), session.project or ""
@@ -93,7 +93,7 @@ def _about(session: Session | None, *, message: int = 0, agent: str = "") -> Eve
 
 
 def _of_message(stored: StoredMessage) -> Iterator[Event]:
-    """What a stored message says that happened."""
+    """The events that a stored message reports."""
     message = stored.message
     additions = message.get("additions") or ()
     if WRITTEN in message:
@@ -163,7 +163,7 @@ def _cut(text: str) -> str:
 
 
 async def _events(request: Request, ask: Callable[[], Ask]) -> Response:
-    """Says `changed` whenever something happened in the home, whoever did it, also between two connections."""
+    """Streams an event `changed` for each change in the home by any program, even between two connections."""
     workspace = (await asyncio.to_thread(ask)).workspace
     now = await asyncio.to_thread(_stamp, workspace)
     before = request.headers.get("last-event-id", "")
@@ -172,7 +172,7 @@ async def _events(request: Request, ask: Callable[[], Ask]) -> Response:
         last, seen = before or now, now
         yield f"id: {now}\nretry: 1000\n\n"
         until = time.monotonic() + _LIVE_SECONDS
-        while time.monotonic() < until:  # a browser that leaves ends it earlier
+        while time.monotonic() < until:  # Starlette ends it earlier if the browser disconnects
             if seen != last:
                 last = seen
                 yield f"id: {last}\nevent: changed\ndata: now\n\n"
@@ -183,7 +183,7 @@ async def _events(request: Request, ask: Callable[[], Ask]) -> Response:
 
 
 def _stamp(workspace: Workspace) -> str:
-    """Differs as soon as memory, what waits, the gate's log or a conversation has changed."""
+    """A digest that differs as soon as memory, pending writes, the gate's log or a conversation has changed."""
     documents, found = documents_of(workspace.home), list[object]()
     watched: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
         ((FOLDER,), (*FILES.values(),)),

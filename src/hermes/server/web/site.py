@@ -1,8 +1,8 @@
 """The web page: routes to views, sign-in, and what every request and response goes through.
 
 A view is a function of an `Ask`; it runs in a worker thread and returns a `Page` or a `Redirect`. Views come in
-sections, listed in `hermes.server.web`. Nothing is reached without a session except signing
-in and the static files; every unsafe request carries a CSRF token and comes from our own pages.
+sections, listed in `hermes.server.web`. Without a session, only sign-in and the static files can be reached; every
+unsafe request carries a CSRF token and comes from our own pages.
 """
 
 from __future__ import annotations
@@ -49,9 +49,10 @@ Item = TypeVar("Item")
 _HERE = os.path.dirname(__file__)
 _LOG = logging.getLogger("hermes.server")
 _THEME, _THEMES, _YEAR = "hermes-theme", ("light", "dark"), 365 * 86_400
-_WRONG_PER_MINUTE = 20
-_LONGEST_KEY = 200
-_OURS = re.compile(rf"{PREFIX}/[\w/.%-]*(\?[\w=&%+.,:~-]*)?", re.ASCII)  # an address of ours, so never another server's
+_WRONG_PER_MINUTE = 20  # wrong keys from one address
+_LONGEST_KEY = 200  # characters
+# Addresses of our own pages, because a redirect must not lead to another server.
+_OURS = re.compile(rf"{PREFIX}/[\w/.%-]*(\?[\w=&%+.,:~-]*)?", re.ASCII)
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -65,7 +66,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ask:
-    """One request of somebody who is signed in; `people` is there for the owner only."""
+    """One request of a signed-in person; `people` is None for everybody but the owner."""
 
     workspace: Workspace
     session: WebSession
@@ -76,11 +77,11 @@ class Ask:
     seen: Callable[[str], float]  # when somebody last used the page
 
     def field(self, name: str) -> str:
-        """A field of the form; "" when it was not sent."""
+        """A field of the form; "" if it was not sent."""
         return self.form.get(name, ("",))[0]
 
     def number(self, name: str, default: int = 1) -> int:
-        """A whole number of the query, such as a page; the default when it is none."""
+        """A whole number in the query, such as a page; the default if it is missing or no number."""
         text = self.query.get(name, "")
         return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else default  # noqa: PLR2004 - digits
 
@@ -97,7 +98,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Redirect:
-    """To another page of ours after a change; `notice` is said there once."""
+    """Leads to another page of ours after a change, which shows the `notice` once."""
 
     to: str
     notice: Notice | None = None
@@ -105,7 +106,7 @@ class Redirect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """`path` is below the section's own; `stream` gets the request itself, for responses that are not pages."""
+    """One address of a section; `stream` gets the request itself, for responses that are not pages."""
 
     path: str = ""
     act: Callable[[Ask], Page | Redirect | Response] | None = None
@@ -116,14 +117,14 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A group of views with one place in the navigation; `key` goes there after `g`."""
+    """A group of views with one entry in the navigation; the keys `g` and `key` lead there."""
 
     name: str
     title: str
     key: str
     views: tuple[View, ...]
     owner_only: bool = False
-    waiting: Callable[[Workspace], int] | None = None  # a number beside its title
+    waiting: Callable[[Workspace], int] | None = None  # the number next to its title
 
 
 def address(section: str, *parts: str, **query: Any) -> str:
@@ -134,14 +135,14 @@ def address(section: str, *parts: str, **query: Any) -> str:
 
 
 def paged(items: Sequence[Item], ask: Ask, each: int) -> tuple[Sequence[Item], dict[str, int]]:
-    """The items of the page that is asked for, and what its navigation shows."""
+    """The items of the requested page, and the numbers that its navigation shows."""
     page = ask.number("page")
     shown = items[(page - 1) * each : page * each]
     return shown, {"page": page, "pages": max(1, -(-len(items) // each)), "count": len(items)}
 
 
 class Site:
-    """The web page's routes, and what every request goes through."""
+    """The web page's routes, and the checks that every request passes."""
 
     def __init__(
         self,
@@ -174,6 +175,7 @@ class Site:
         self._templates.filters |= {"when": _when, "ago": _ago, "iso": _iso, "key_of": key_of}
 
     def routes(self) -> list[Route]:
+        """All routes of the web page; those with names in their path come last, so that fixed paths win."""
         own = [
             self._open_route("/", "GET", self._front),
             self._open_route(f"{PREFIX}/static/{{name}}", "GET", self._static),
@@ -307,7 +309,7 @@ class Site:
         return self._people is not None and session.person == OWNER
 
     async def _refuse_forged(self, request: Request) -> Response | None:
-        """Refuses what one of our own pages did not send: another origin, or no token of this visitor."""
+        """Refuses requests that our own pages did not send: from another origin, or without this visitor's token."""
         visitor = session_id(request.headers.get("cookie", ""))
         token = request.headers.get("x-csrf-token") or (await _form(request)).get("csrf", ("",))[0]
         from_here = request.headers.get("origin") or request.headers.get("sec-fetch-site") == "same-origin"
@@ -333,7 +335,7 @@ class Site:
         return Response(data, media_type=kind, headers={"cache-control": lasting})
 
     def _static_address(self, name: str) -> str:
-        """Where a static file is; a file that changes has another address, so that browsers may keep it for good."""
+        """The address of a static file; it changes with the file, so that browsers may cache it forever."""
         return f"{PREFIX}/static/{name}?v={self._files[name][2]}"
 
     async def _nothing_there(self, request: Request) -> Response:
@@ -370,7 +372,7 @@ class Site:
         return self.sessions.sign_in(found[0], key=found[1], may_approve=self._people.may_approve(given))
 
     async def _ask_to_enter(self, request: Request) -> Response:
-        """A page that posts the token: what only looks at links, as previews do, does not use it up."""
+        """Shows a page that posts the token, so that a program that only previews links does not use it up."""
         values = {"token": request.query_params.get("token", "")}
         return self._render(request, Page(template="enter.html", values=values))
 
@@ -418,7 +420,7 @@ def _static_files() -> dict[str, tuple[str, bytes, str]]:
 
 
 def _safely(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Every answer of the web page carries the headers that keep browsers from being turned against it."""
+    """Adds the security headers that every response of the web page carries."""
 
     async def safe(request: Request) -> Response:
         response = await answer(request)
@@ -438,7 +440,7 @@ async def _form(request: Request) -> dict[str, tuple[str, ...]]:
 
 
 def _is_part(request: Request) -> bool:
-    """Whether a script asks for a part of the page that is shown already."""
+    """Whether a script requests a part of the current page."""
     return "hx-request" in request.headers and "hx-boosted" not in request.headers
 
 
@@ -459,7 +461,7 @@ def _next(request: Request) -> str:
 
 
 def _back(request: Request) -> str:
-    """The page a form was sent from, as far as it is ours."""
+    """The page that a form was sent from; the front page if that is not ours."""
     came = request.headers.get("hx-current-url") or request.headers.get("referer", "")
     path = re.sub(r"^https?://[^/]*", "", came).partition("#")[0]
     return path if _OURS.fullmatch(path) else PREFIX
@@ -506,7 +508,7 @@ def _ago(moment: float, now: float) -> str:
 
 # Who is signed in: session cookies, one-time links and CSRF tokens.
 #
-# A session is a random id in an HttpOnly cookie; what it stands for is only in this process. Signing in always makes a
+# A session is a random id in an HttpOnly cookie; its meaning is known only to this process. Signing in always makes a
 # new id, so an id that somebody planted in a browser never becomes a session.
 
 COOKIE = "hermes-session"
@@ -517,7 +519,7 @@ _MOST_SIGNED_IN = 10_000  # sessions, and links
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebSession:
-    """A signed-in browser. `key` is the id of the key it came with; "" for the one-time link of `hermes ui`."""
+    """A signed-in browser; `key` is the id of the key that signed it in, "" for the one-time link of `hermes ui`."""
 
     id: str
     person: str
@@ -527,7 +529,7 @@ class WebSession:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the next page says once; `undo` are the changes of memory that a button takes back."""
+    """A notice that the next page shows once; `undo` lists the changes of memory that its button takes back."""
 
     text: str
     undo: str = ""
@@ -535,7 +537,7 @@ class Notice:
 
 
 class Sessions:
-    """`keys_of` gives the keys a person has now: a session ends with the key it came with."""
+    """Who is signed in; a session ends when `keys_of` no longer lists the key that signed it in."""
 
     def __init__(
         self, keys_of: Callable[[str], tuple[Key, ...]] = lambda _person: (), clock: Callable[[], float] = time.time
@@ -545,10 +547,11 @@ class Sessions:
         self._secret = secrets.token_bytes(32)
         self._lock = threading.Lock()
         self._sessions: OrderedDict[str, tuple[WebSession, float]] = OrderedDict()  # with when it was last used
-        self._links: OrderedDict[str, tuple[str, float]] = OrderedDict()  # the person, and until when
+        self._links: OrderedDict[str, tuple[str, float]] = OrderedDict()  # the person, and the time of expiry
         self._notices: dict[str, Notice] = {}
 
     def sign_in(self, person: str, *, key: Key | None = None, may_approve: bool) -> WebSession:
+        """Makes a session with a new id; drops the longest unused one if there are too many."""
         session = WebSession(
             id=secrets.token_urlsafe(32), person=person, key=key.id if key else "", may_approve=may_approve
         )
@@ -559,7 +562,7 @@ class Sessions:
         return session
 
     def find(self, cookie: str) -> WebSession | None:
-        """The session of a Cookie header; None when there is none, or its key was revoked."""
+        """The session of a Cookie header; None if there is none, it was idle too long, or its key was revoked."""
         with self._lock:
             found, used = self._sessions.get(session_id(cookie), (None, 0.0))
             if found is None:
@@ -577,11 +580,12 @@ class Sessions:
         return found
 
     def sign_out(self, session: WebSession) -> None:
+        """Ends a session at once."""
         with self._lock:
             self._drop(session.id)
 
     def make_link(self, person: str) -> str:
-        """A token that signs somebody in once, within two minutes."""
+        """Makes a token that signs a person in once, within two minutes."""
         token = secrets.token_urlsafe(32)
         with self._lock:
             self._links[token] = (person, self._clock() + _LINK_SECONDS)
@@ -590,6 +594,7 @@ class Sessions:
         return token
 
     def use_link(self, token: str) -> WebSession | None:
+        """Signs in by a token of `make_link`; None if it was used before or has expired."""
         with self._lock:
             person, until = self._links.pop(token, ("", 0.0))
         return self.sign_in(person, may_approve=True) if person and self._clock() <= until else None
@@ -599,19 +604,22 @@ class Sessions:
         return hmac.new(self._secret, visitor.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
     def is_csrf(self, visitor: str, token: str) -> bool:
+        """Whether the token belongs to the cookie of this visitor."""
         return bool(visitor) and hmac.compare_digest(self.csrf(visitor).encode(), token.encode("utf-8", "replace"))
 
     def say(self, session: WebSession, notice: Notice) -> None:
+        """Stores a notice for the session's next page."""
         with self._lock:
             if session.id in self._sessions:
                 self._notices[session.id] = notice
 
     def take_notice(self, session: WebSession) -> Notice | None:
+        """The notice for this page, which is removed."""
         with self._lock:
             return self._notices.pop(session.id, None)
 
     def last_seen(self, person: str) -> float:
-        """When somebody last used the web page, since this process began; 0.0 when they did not."""
+        """When a person last used the web page, since this process started; 0.0 if they did not."""
         with self._lock:
             return max((used for session, used in self._sessions.values() if session.person == person), default=0.0)
 
@@ -621,11 +629,12 @@ class Sessions:
 
 
 def session_id(cookie: str) -> str:
-    """The value of our cookie in a Cookie header; "" when it has none."""
+    """The value of our cookie in a Cookie header; "" if it is missing."""
     return cookie_value(cookie, COOKIE)
 
 
 def cookie_value(cookie: str, name: str) -> str:
+    """The value of a cookie in a Cookie header; "" if it is missing or malformed."""
     try:
         found = SimpleCookie(cookie).get(name)
     except CookieError:
@@ -634,6 +643,6 @@ def cookie_value(cookie: str, name: str) -> str:
 
 
 def set_cookie(value: str, *, name: str = COOKIE, secure: bool, seconds: int | None = None) -> str:
-    """The Set-Cookie header; only the web page gets it back, and only from itself."""
+    """The Set-Cookie header; browsers return the cookie only to the web page, and only from its own pages."""
     lasting = f"; Max-Age={seconds}" if seconds is not None else ""
     return f"{name}={value}; Path=/ui; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}{lasting}"
