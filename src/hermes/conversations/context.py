@@ -1,4 +1,4 @@
-"""What a conversation's context is made of, how one transaction replaces part of it, and the originals behind it."""
+"""Reads the context of a conversation, replaces part of it in one transaction, and finds the original messages."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from hermes.conversations.database import SessionDB
     from hermes.storage.records import Session, StoredMessage
 
-WRITTEN = "compaction"  # on every row a compaction wrote
-COPY = "copy_of"  # on a row that another session took over: the id of the original
-RECEIPT = "receipt"  # on an answer: the sealed record of what it was made from; it stays with the original
+# Keys that Hermes adds to stored messages:
+WRITTEN = "compaction"  # on every row that a compaction wrote
+COPY = "copy_of"  # on a copy in another session: the id of the original
+RECEIPT = "receipt"  # on an answer: the sealed record of what it was made from; copies do not carry it
 
 
 class Transcript:
@@ -35,12 +36,12 @@ class Transcript:
         self._pages = Pages.of_db(db)
 
     def chain(self, session: Session) -> list[Session]:
-        """The sessions the conversation went through since it began or branched off, oldest first."""
+        """The sessions of the conversation since it began or branched off, oldest first."""
         kinds = (None, "compression", "branch")
         return [each for each in self._db.lineage(session.id) if each.kind in kinds and each.key <= session.key]
 
     def of(self, session_id: str) -> Iterator[StoredMessage]:
-        """The whole conversation up to this session, with what it was before it branched off from another."""
+        """The whole conversation up to this session, including what preceded a branch."""
         chain = self.chain(self._db.get_session(session_id))
         yield from self._inherited(chain[0])
         for session in chain:
@@ -49,7 +50,7 @@ class Transcript:
                     yield each
 
     def rows_from(self, session_id: str, begin: StoredMessage) -> dict[str, list[int]]:
-        """Every row, by session, that holds the given message or what was said after it, compacted and copies too."""
+        """The ids, by session, of the given message and all later ones, including compacted rows and copies."""
         wanted = first_id(begin)
         later = dropwhile(lambda each: first_id(each) != wanted, self.of(session_id))
         numbers = {first_id(each) for each in later}
@@ -62,7 +63,7 @@ class Transcript:
         }
 
     def _inherited(self, branch: Session) -> list[StoredMessage]:
-        """What a branch began with: its own copies, and what a block among them stands for."""
+        """What a branch began with: its own copies, and the originals that a block among them replaced."""
         copies = [each for each in self._db.messages(branch.id, rewound=True) if COPY in each.message]
         own = [each for each in copies if _was_said(each) and not each.rewound]
         parent = self._pages.parent_id(branch) if copies else None
@@ -71,7 +72,7 @@ class Transcript:
         before = self.chain(self._db.get_session(parent))
         known = {each.id: first_id(each) for one in before for each in self._db.messages(one.id, rewound=True)}
         numbers = {each.id: known.get(each.message[COPY], first_id(each)) for each in copies}
-        # Up to here it went along; what was taken back in the branch is left out with all that followed it.
+        # A message that was taken back in the branch is left out, with everything that followed it in the parent.
         end = min((numbers[each.id] for each in copies if each.rewound), default=max(numbers.values()))
         taken = set(numbers.values())
         left = [(first_id(each), each) for each in self.of(parent) if first_id(each) < end]
@@ -82,7 +83,7 @@ class Transcript:
 
 
 def first_id(stored: StoredMessage) -> int:
-    """The id under which a message was said first, whichever session has it now."""
+    """The id of the original of a message, whichever session this copy is in."""
     return int(stored.message.get(COPY, stored.id))
 
 
@@ -90,33 +91,33 @@ def _was_said(stored: StoredMessage) -> bool:
     return not stored.damaged and WRITTEN not in stored.message
 
 
-# What a conversation's context is made of in the file, and how one transaction replaces a part of it.
+# How a context is stored, and how one transaction replaces a part of it.
 #
-# Compacted in place, old rows are marked and stay; what was written for them is appended, and the newest written row
-# says in which order the context is read. Compacted by splitting, a child session holds the new context and the old
-# one ends. Either way a kill leaves the file as it was before or as it is after.
+# A compaction in place marks the old rows, which stay, and appends the rows that replace them; the newest of these
+# contains the order in which the context is read. A compaction that splits puts the new context into a child session
+# and ends the old one. In both cases, a killed process leaves the file as it was before or as it is after.
 
 ORDER = "context_order"  # on the newest row a compaction wrote: places, in the order in which the context is read
-REPLACED_PROMPT = "replaced_prompt"  # on the first row it wrote: the prompt up to then, when that changed in place
-LEASE_SECONDS = 300.0
+REPLACED_PROMPT = "replaced_prompt"  # on the first row it wrote: the prompt until then, if it changed in place
+LEASE_SECONDS = 300.0  # a compaction waits for a model, so it cannot hold the write lock; it holds this lease instead
 _LEASE = "compacting"
 _SPANS = 64  # blocks of messages looked up at once
 
 
 @value
 class NewContext:
-    """What the context shall be: for each message the id of the row that stays, or None and the message to write."""
+    """The context after a compaction: for each message the id of the row that stays, or None if it must be written."""
 
     messages: Sequence[Mapping[str, Any]]
     ids: Sequence[int | None]
     archive: Sequence[int]  # rows that leave it
-    last_id: int  # the newest row whoever compacted has seen
+    last_id: int  # the newest row that the compaction has read; if there is a newer one, nothing is replaced
     system_prompt: str | None = None  # None: it does not change
-    meta: Mapping[str, str] = {}  # what else is kept about the session, in the same transaction
+    meta: Mapping[str, str] = {}  # further values of the session, stored in the same transaction
 
 
 class Contexts:
-    """What a model has in front of it in each session, and the originals behind a summary."""
+    """Reads and replaces the contexts of sessions, and finds the original messages behind a summary."""
 
     def __init__(self, db: SessionDB) -> None:
         self._db = db
@@ -131,7 +132,7 @@ class Contexts:
         stored = self._db.messages(session_id, rewound=True)
         whole = [each for each in stored if not (each.compacted or each.damaged)]
         live = [each for each in whole if not each.rewound]
-        # What is left keeps its order also when the row that tells it was taken back.
+        # The order still holds if the row that contains it was taken back, so rewound rows are searched for it, too.
         order = next((each.message[ORDER] for each in reversed(whole) if ORDER in each.message), None)
         if order is None:
             return live
@@ -141,18 +142,18 @@ class Contexts:
         return arranged + list(by_place.values())
 
     def originals(self, session_id: str) -> Iterator[StoredMessage]:
-        """The whole conversation up to this session as it was said."""
+        """The whole conversation up to this session as it was said, without what compactions wrote."""
         return self._originals.of(session_id)
 
     def was_compacted(self, session_id: str) -> bool:
-        """Whether anything left the context, here or before the conversation branched off."""
+        """Whether a compaction removed anything from the context, in this session or an earlier one of its chain."""
         first, *later = self._originals.chain(self._db.get_session(session_id))
         return bool(later) or any(each.compacted or WRITTEN in each.message for each in self._pages.messages(first))
 
     def read(self, session_id: str, ids: Sequence[int]) -> Iterator[tuple[int, dict[str, Any]]]:
-        """Those of the ids that belong to the conversation, or to one it branched from; lazily, in order.
+        """Reads messages from the first to the last of the ids, in the conversation and those it branched from; lazily.
 
-        What the person keeps from recall is left out. Without a session: any conversation of the owner.
+        Messages that the person keeps from recall are left out. With "" as session, all conversations are read.
         """
         if not ids:
             return
@@ -172,7 +173,7 @@ class Contexts:
     # --- compacting --------------------------------------------------------------------------------------------------
 
     def replace(self, session_id: str, new: NewContext) -> list[int]:
-        """Compacts in place; returns the ids of the context, written rows included."""
+        """Compacts in place; returns the ids of the new context, including the written rows."""
         written = [dict(message) for message, number in zip(new.messages, new.ids, strict=True) if number is None]
         with self._store.transaction():
             session = self._unchanged(session_id, new.last_id)
@@ -192,7 +193,7 @@ class Contexts:
         return [next(numbers) if number is None else number for number in new.ids]
 
     def split(self, session_id: str, new: NewContext, **more: Any) -> tuple[str, list[int]]:
-        """Ends the session with `compression` and starts its child; returns the child's id and its messages' ids."""
+        """Ends the session with `compression` and starts a child; returns the ids of the child and its messages."""
         with self._store.transaction():
             session = self._unchanged(session_id, new.last_id)
             details = self._db.session_details(session_id) | more
@@ -213,7 +214,7 @@ class Contexts:
         return child, numbers
 
     def restore(self, session_id: str) -> tuple[str, int]:
-        """The conversation as it was said, as a new session that branches from this one."""
+        """Copies the conversation as it was said into a new branch; returns its id and the number of messages."""
         session = self._db.get_session(session_id)
         details = self._db.session_details(session_id)
         plain = {name: getattr(session, name) for name in ("model", "project", "cwd")}
@@ -227,7 +228,7 @@ class Contexts:
         return made, len(messages)
 
     def take_back(self, session_id: str, end: Sequence[StoredMessage]) -> None:
-        """Marks the end of a context as taken back, with what had left the context since its first message was said."""
+        """Takes back the end of a context, and what compactions removed since the first message of that end."""
         taken = self._originals.rows_from(session_id, end[0])
         with self._store.transaction():
             self._db.set_rewound(session_id, dict.fromkeys([*(each.id for each in end), *taken.pop(session_id)]))
@@ -235,7 +236,7 @@ class Contexts:
                 self._db.set_rewound(session, rows)
 
     def set_prompt(self, session_id: str, *, system_prompt: str, **more: Any) -> None:
-        """Gives a session a prompt and what belongs to it: another program began it, or its own is lost to damage."""
+        """Stores a prompt for a session that another program began, or whose own prompt was lost to damage."""
         session = self._db.get_session(session_id)
         kept = {name: each for name, each in self._db.session_details(session_id).items() if name != "system_prompt"}
         self._store.set_details(session, system_prompt, kept | more)
@@ -243,7 +244,7 @@ class Contexts:
     # --- one at a time -----------------------------------------------------------------------------------------------
 
     def lease(self, session_id: str, holder: str, seconds: float = LEASE_SECONDS) -> bool:
-        """Takes or renews the right to compact a session; False while another living process has it."""
+        """Takes or renews the right to compact a session; False while another running process has it."""
         key, now = f"{_LEASE}:{session_id}", time.time()
         with self._store.transaction():
             found = self._store.get_meta(key)
@@ -254,6 +255,7 @@ class Contexts:
         return True
 
     def release(self, session_id: str, holder: str) -> None:
+        """Gives the right to compact a session back, if this holder still has it."""
         key = f"{_LEASE}:{session_id}"
         with self._store.transaction():
             found = self._store.get_meta(key)
@@ -288,23 +290,25 @@ class Contexts:
 
 
 def holder_name() -> str:
+    """A name for one compaction, which no other process and no later compaction uses."""
     return f"{os.getpid()}:{os.urandom(6).hex()}"
 
 
 def refuse_held(session_id: str) -> LockTimeout:
+    """The error for a session that another process is compacting."""
     return LockTimeout(f"session {session_id} is being compacted by another process; wait until it has ended")
 
 
 def _is_free(taken: str, holder: str, now: float) -> bool:
     lease = json.loads(taken)
-    ends = now <= lease["until"] <= now + 2 * LEASE_SECONDS  # further ahead: it was taken while a clock was wrong
+    ends = now <= lease["until"] <= now + 2 * LEASE_SECONDS  # further ahead: taken while a clock was wrong
     if lease["holder"] == holder or not ends:
         return True
     return lease["host"] == socket.gethostname() and not is_running(lease["pid"])
 
 
 def _copy(stored: StoredMessage) -> dict[str, Any]:
-    """The message for another session: as it was said and when, with the id of the first that said it."""
+    """A copy of a message for another session, with its time and the id of the row it was copied from."""
     message = {key: given for key, given in stored.message.items() if key not in (ORDER, RECEIPT)}
     return {"timestamp": stored.timestamp, COPY: stored.id, **message}
 
@@ -313,13 +317,14 @@ Node = Summary
 
 
 class SummaryGraph:
-    """The summaries of one conversation and of those it branched off from, in whichever session they were made."""
+    """The summaries of a conversation and of those it branched from, whichever session they were made in."""
 
     def __init__(self, db: SessionDB, session_id: str) -> None:
         self._summaries = db.store.summaries
         self.session_id = session_id
 
     def get(self, number: int) -> Node | None:
+        """The summary with this number; None if this conversation has no such summary."""
         found = self._summaries.nodes(self.session_id, number=number)
         return found[0] if found else None
 
@@ -328,6 +333,7 @@ class SummaryGraph:
         return [node for number in numbers if (node := self.get(number)) is not None]
 
     def all(self) -> list[Node]:
+        """Every summary of the conversation."""
         return self._summaries.nodes(self.session_id)
 
     def find(self, depth: int, ids: str) -> Node | None:
@@ -336,10 +342,12 @@ class SummaryGraph:
         return found[0] if found else None
 
     def children(self, number: int) -> list[Node]:
+        """The summaries from which a higher one was made."""
         return self._summaries.nodes(self.session_id, parent=number)
 
     def add(
         self, *, depth: int, ids: str, messages: int, text: str, made_by: str, children: Sequence[Node] = ()
     ) -> Node:
+        """Stores a summary above its children and returns it with its number."""
         node = Node(number=0, depth=depth, ids=ids, messages=messages, text=text, made_by=made_by)
         return self._summaries.add(self.session_id, node, [child.number for child in children])

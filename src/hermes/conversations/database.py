@@ -1,7 +1,7 @@
-"""`SessionDB`: every conversation of one owner in one file, appended safely and found again by asking.
+"""`SessionDB`: every conversation of one owner in one file, appended durably and found again by a question.
 
-`append` returns when the message is in the file at the path. With durability "message" (the default) it then also
-survives a power cut; with "turn" it survives a kill at once and a power cut after `sync()`, at a seventh of the time.
+`append` returns when the message is in the file. With durability "message" (the default), it then also survives a power
+cut. With "turn", it survives a killed process at once and a power cut after `sync()`, in a seventh of the time.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ class SessionDB:
 
     @cached_property
     def images(self) -> Images:
+        """Where the images of messages are stored, apart from their text."""
         return self.store.images
 
     @classmethod
@@ -70,12 +71,12 @@ class SessionDB:
         wait: float | None = None,
         reading: bool = False,
     ) -> Self:
-        """Opens or creates the file; what belongs to another owner cannot be reached.
+        """Opens or creates the file; the handle cannot reach what belongs to another owner.
 
-        `semantic` finds an embedding, and `reranker` a service that orders the first hits of a question again.
+        `semantic` finds an embedding, and `reranker` a service that reorders the first hits of a question.
         `path` may also be the address of a PostgreSQL database (`postgresql://…`) that `hermes storage init` prepared.
-        `wait` is how many seconds another program's lock is waited for, here and at every write (5 unless given).
-        With `reading` nothing is written, and a program that holds the write lock is not waited for.
+        `wait` is how many seconds to wait for another program's lock, here and at every write (5 by default).
+        With `reading`, nothing is written, and nothing waits for a program that holds the write lock.
         """
         where = os.fspath(path)
         where = where if is_address(where) else os.path.abspath(where)
@@ -84,6 +85,7 @@ class SessionDB:
 
     @property
     def path(self) -> str:
+        """The absolute path of the file, or the address of the PostgreSQL database."""
         return self.store.place
 
     @property
@@ -128,19 +130,20 @@ class SessionDB:
         ids = self.store.append(session_id, messages)
         self._waiting += len(ids)
         if self._waiting >= BATCH and not self.store.in_transaction:
-            most = max(BATCH, len(ids))  # an append takes as long as others do, whatever waits from before or elsewhere
+            # Index no more than this append brought, so that an append does not pay for messages of other writers.
+            most = max(BATCH, len(ids))
             self._waiting = max(0, self._waiting - most)
-            # The messages are stored; whatever happens here, the next search brings the index level.
+            # The messages are stored. If indexing fails, the next search brings the index up to date.
             with contextlib.suppress(StorageError):
                 self.store.index.update(batch=BULK_BATCH if most >= LARGE_BATCH else BATCH, most=most)
         return ids
 
     @contextlib.contextmanager
     def bulk(self) -> Iterator[None]:
-        """One transaction around everything inside: for imports. Others cannot write meanwhile, so keep it short.
+        """Puts everything inside into one transaction, for imports; nobody else can write meanwhile, so keep it short.
 
-        Its messages are indexed with those of the following ones, because many at once cost less: call `index` after
-        the last one, or the next search takes the time.
+        Messages of several bulks are indexed together, because many at once cost less. Call `index` after the last
+        bulk, or the next search takes the time.
         """
         with self.store.transaction():
             yield
@@ -148,18 +151,18 @@ class SessionDB:
             self.index()
 
     def index(self) -> int:
-        """Brings the full-text index level with the messages; a search does this by itself."""
+        """Brings the full-text index up to date with the messages; every search does this first."""
         batch = BULK_BATCH if self._waiting >= LARGE_BATCH else LARGE_BATCH
         self._waiting = 0
         return self.store.index.update(batch=batch)
 
     def embed(self, most: int | None = None) -> int:
-        """Makes the vectors of meaning that are missing (a search makes some); returns for how many messages."""
+        """Makes missing vectors for search by meaning (a search makes some); returns for how many messages."""
         self.index()
         return self._meaning.embed_waiting(most)
 
     def sync(self) -> None:
-        """After this, everything appended before survives a power cut too (needed with durability "turn" only)."""
+        """Makes everything appended so far survive a power cut; only needed with durability "turn"."""
         self.store.sync()
 
     def search(self, query: str, limit: int = 10, **filters: Any) -> SearchResults:
@@ -172,7 +175,7 @@ class SessionDB:
         try:
             with self.store.waiting_at_most(OPTIONAL_WAIT):
                 self.index()
-        except StorageError:  # a damaged file, one on a full disk or one that others hold is searched as it is
+        except StorageError:  # if the file is damaged or locked or the disk is full, search it as it is
             indexed = False
         try:
             results = self._search.search(query, limit=limit, **filters)
@@ -186,23 +189,26 @@ class SessionDB:
         return results
 
     def get_session(self, session_id: str) -> Session:
-        """What is stored about a session; NotFound when there is none of that id."""
+        """What is stored about a session; NotFound if there is none with this id."""
         found = self.store.find(session_id)
         if found is None:
             raise NotFound(f"there is no session {session_id!r}; `hermes sessions list` shows what there is")
         return found
 
     def find_session(self, session_id: str) -> Session | None:
+        """What is stored about a session; None if there is none with this id."""
         return self.store.find(session_id)
 
     def resolve(self, name: str) -> Session | None:
-        """The session with this id or title; of a conversation that went on under numbers its newest part."""
+        """The session with this id or title; the newest part of a conversation that continued as `TITLE #N`."""
         return self.store.resolve(name)
 
     def resembling(self, words: str, limit: int = 20) -> list[Session]:
+        """Conversations whose id begins with the words or whose title contains them, the last used first."""
         return self.store.resembling(words, limit)
 
     def session_details(self, session_id: str) -> dict[str, Any]:
+        """The system prompt of a session, and what `create_session` was given beyond the fields of `Session`."""
         return self.store.details(self.get_session(session_id))
 
     def list_sessions(
@@ -215,18 +221,21 @@ class SessionDB:
         archived: bool = False,
         begun: bool = False,
     ) -> list[Session]:
-        """Conversations, the most recently used first; `begun` leaves out those in which nothing was said."""
+        """Conversations, the most recently used first; `begun` leaves out those without a message."""
         return self.store.listing(
             limit=limit, offset=offset, source=source, project=project, archived=archived, begun=begun
         )
 
     def lineage(self, session_id: str) -> list[Session]:
+        """Every session of the conversation, oldest first, including delegated ones."""
         return self.store.lineage(self.get_session(session_id))
 
     def root(self, session_id: str) -> Session:
+        """The first session of the conversation, which stands for all of its sessions."""
         return self.store.by_keys([root := self.get_session(session_id).root])[root]
 
     def tip(self, session_id: str) -> Session:
+        """The newest session of the conversation, where it continues after compactions."""
         return self.store.tip(self.get_session(session_id))
 
     def messages(
@@ -254,22 +263,23 @@ class SessionDB:
         return first, last[::-1]
 
     def session_of(self, message_id: int) -> Session | None:
+        """The session of a message; None if the owner has no such message."""
         key = self.store.session_key(message_id)
         return None if key is None else self.store.by_keys([key]).get(key)
 
     def rename(self, session_id: str, title: str | None) -> str | None:
-        """Gives the session a title, with ` #N` when another has it, and returns the title it now has."""
+        """Gives the session a title, with ` #N` if another session has it, and returns the title it now has."""
         return self.store.rename(self.get_session(session_id), title)
 
     def update_session(self, session_id: str, **values: Any) -> None:
-        """Sets plain fields; token, call and cost counters are added to what is there."""
+        """Sets fields of a session; counters of tokens, calls and costs are added to the stored values."""
         unknown = sorted(set(values) - set(PLAIN))
         if unknown:
             raise ValueError(f"a session has no field {', '.join(unknown)}; it has {', '.join(PLAIN)}")
         self.store.update(self.get_session(session_id), values)
 
     def end_session(self, session_id: str, reason: str) -> None:
-        """Marks the end; the first reason given stays."""
+        """Marks the session as ended; if it already is, its first reason stays."""
         self.store.end(self.get_session(session_id), reason)
 
     def delete(self, session_id: str) -> None:
@@ -286,6 +296,7 @@ class SessionDB:
         self.store.set_state(self.get_session(session_id), message_ids, COMPACTED)
 
     def set_rewound(self, session_id: str, message_ids: Iterable[int]) -> None:
+        """Marks messages as taken back; they stay stored, but no search and no resume shows them."""
         self.store.set_state(self.get_session(session_id), message_ids, REWOUND)
         self._search.forget()
 
@@ -298,21 +309,24 @@ class SessionDB:
         return len(later)
 
     def keep_from_recall(self, message_ids: Iterable[int], *, recall: bool = False) -> None:
-        """No model is shown these messages by a search any more, or with `recall` again; people find them as before."""
+        """Hides messages from the searches of models (`recall` shows them again); people still find them."""
         for number in message_ids:
             self.store.set_meta(f"{_NEVER}{number}", None if recall else "1")
 
     def never_recalled(self) -> frozenset[int]:
-        """The messages that no model is shown by a search."""
+        """The ids of the messages that searches never show to a model."""
         return frozenset(int(number) for number, _ in self.store.meta_from(_NEVER))
 
     def counts(self) -> dict[str, int]:
+        """How many sessions and messages the owner has."""
         return self.store.counts()
 
     def get_meta(self, key: str) -> Any:
+        """A value that was stored under a key of its own, apart from sessions; None if there is none."""
         return self.store.get_meta(key)
 
     def set_meta(self, key: str, value: str | float | bytes | None) -> None:
+        """Stores a value under a key of its own; None removes it."""
         self.store.set_meta(key, value)
 
     def __enter__(self) -> Self:
@@ -322,9 +336,9 @@ class SessionDB:
         self.close()
 
     def share(self) -> Self | None:
-        """One more user of this handle, who closes it too: the last to do so closes the file.
+        """Returns this handle for one more user, who must close it too; the last one closes the file.
 
-        None when the handle is of no more use: closed, damaged, only to read, or its file was replaced.
+        None if the handle is of no use to others: closed, damaged, read-only, or its file was replaced.
         """
         with self._users_lock:
             if not self._users or self.store.damage or self.store.only_read or self.store.is_replaced():
@@ -333,6 +347,7 @@ class SessionDB:
             return self
 
     def close(self) -> None:
+        """Closes the handle; the last of several users closes the file."""
         with self._users_lock:
             self._users = max(0, self._users - 1)
             if self._users:
@@ -340,11 +355,11 @@ class SessionDB:
         self.store.close()
 
 
-# Which process has a session open, so that one whose process died can be ended by whoever comes next.
+# Which process has a session open, so that the next process can end sessions whose process died.
 #
-# A mark names the machine and the process. It goes when the session is closed. A session whose mark is left by a
-# process that no longer runs ended when it was last active: nobody knows more. A process on another machine is left
-# alone.
+# A mark names the machine and the process, and is removed when the session is closed. If a process died, its session
+# counts as ended when it was last active: no better time is known. Processes on another machine cannot be checked, so
+# their marks stay.
 
 KILLED = "process_ended"
 _OPEN = "open:"
@@ -358,16 +373,17 @@ class Opened:
         self._store = db.store
 
     def mark(self, session_id: str) -> None:
-        """Notes that this process has it open; what dead ones left open is ended on the way."""
+        """Notes that this process has a session open, after ending the sessions that dead processes left open."""
         self.end_abandoned()
         here = json.dumps({"host": os.uname().nodename, "pid": os.getpid()})
         self._db.set_meta(_OPEN + session_id, here)
 
     def clear(self, session_id: str) -> None:
+        """Removes the mark, because the session was closed here."""
         self._db.set_meta(_OPEN + session_id, None)
 
     def together(self) -> AbstractContextManager[object]:
-        """One transaction for a mark and what it goes with."""
+        """A transaction, so that a mark and what belongs to it are stored together or not at all."""
         return self._store.transaction()
 
     def end_abandoned(self) -> list[str]:
@@ -383,7 +399,7 @@ class Opened:
         opened = self._db.find_session(session_id)
         if opened is None:
             return ""  # deleted since
-        # A compaction may have gone on in a child, which is what was open.
+        # After a compaction, the conversation may continue in a child; then the child is what was open.
         tip = self._db.tip(opened.id)
         return tip.id if self._store.end(tip, KILLED, at=max(tip.last_active, tip.started_at)) else ""
 
@@ -392,9 +408,9 @@ def _is_abandoned(mark: dict[str, object]) -> bool:
     return mark["host"] == os.uname().nodename and not is_running(int(str(mark["pid"])))
 
 
-# Walks through transcripts of any length a page at a time, and says how much stands before and after a window.
+# Reads transcripts of any length a page at a time, and counts the messages before and after a window.
 
-_PAGE = 256
+_PAGE = 256  # messages or sessions held in memory at once
 
 
 class Pages:
@@ -405,17 +421,18 @@ class Pages:
 
     @classmethod
     def of_db(cls, db: SessionDB) -> Pages:
+        """Pages over the conversations of a handle."""
         return cls(db.store)
 
     def messages(self, session: Session, *, page: int = _PAGE) -> Iterator[StoredMessage]:
-        """Every message of a session in order, with one page of them in memory."""
+        """Every message of a session in order, one page at a time."""
         after = 0
         while found := self._store.read(session, low=after + 1, limit=page):
             yield from found
             after = found[-1].id
 
     def between(self, session: Session, low: int, high: int) -> list[StoredMessage]:
-        """The messages of a session whose ids lie in a span, ends included."""
+        """The messages of a session with ids from `low` to `high`."""
         return self._store.read(session, low=low, high=high)
 
     def around(self, session: Session, message_id: int, window: int) -> list[StoredMessage]:
@@ -434,7 +451,7 @@ class Pages:
             after = keys[-1]
 
     def around_any(self, session: Session, first: StoredMessage, last: StoredMessage) -> tuple[int, int]:
-        """How many messages of the session stand before `first` and after `last`."""
+        """How many messages of the session come before `first` and after `last`."""
         total = session.message_count
         if self._store.place_of(session.last_id) == total - 1:  # nothing was taken back, so places count messages
             return first.place, max(0, total - last.place - 1)
@@ -442,11 +459,12 @@ class Pages:
         return before(session, first.id), max(0, total - before(session, last.id + 1))
 
     def holds_pointers(self, session: Session) -> bool:
-        """Whether a message of this session names others by their ids: a compaction wrote it, or it is a copy."""
+        """Whether messages of this session refer to others by id, as what a compaction wrote and copies do."""
         may = session.kind in ("compression", "branch") or self._store.holds_compacted(session)
         return may and self._store.holds_pointers(session)
 
     def parent_id(self, session: Session) -> str | None:
+        """The id of the session that this one continues or branched from; None if there is none any more."""
         if session.parent is None:
             return None
         parent = self._store.by_keys([session.parent]).get(session.parent)

@@ -1,4 +1,4 @@
-"""Looks after a `state.db`: what it holds, what nobody has used for long, and keeping its index and file in shape."""
+"""Maintains a store of conversations: counts, conversations unused for long, and the state of index and file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hermes.storage.records import Session
 
 _UNKNOWN = float("inf")
-_STEPS_PER_CHECKPOINT = 16
+_STEPS_PER_CHECKPOINT = 16  # steps of a merge; without checkpoints, the log would grow to the size of the index
 
 
 class Maintenance:
@@ -26,12 +26,13 @@ class Maintenance:
 
     @classmethod
     def of_db(cls, db: SessionDB) -> Maintenance:
+        """The maintenance of the store behind a handle."""
         return cls(db.store)
 
     def unused(
         self, days: float, *, source: str | None = None, archived: bool = False, now: float | None = None
     ) -> list[Session]:
-        """The newest session of each ended conversation that was not used for so long, least recently used first."""
+        """The newest session of each ended conversation unused for `days`, the least recently used first."""
         clock = time.time() if now is None else now
         uses = self._engine.uses()
         last = self._engine.last_moment(clock)
@@ -46,16 +47,19 @@ class Maintenance:
         return [found[key] for key in old if key in found]
 
     def totals(self) -> dict[str, Any]:
+        """Counts of the owner's sessions, conversations, messages and tool calls, with the first and last use."""
         return self._engine.totals()
 
     def by_source(self) -> list[dict[str, Any]]:
+        """Sessions, messages and tool calls of each source, such as cli or a chat platform."""
         return self._engine.by_source()
 
     def by_month(self, months: int = 12) -> list[dict[str, Any]]:
+        """Sessions and messages of each of the last months, in the time zone of this machine."""
         return self._engine.by_month(months)
 
     def sizes(self) -> dict[str, int]:
-        """Bytes: of the data, of the log before it, and how much is free for what comes next."""
+        """Bytes of the data, of its write-ahead log, and of free space inside the file."""
         return self._engine.sizes()
 
     def is_in_pieces(self) -> bool:
@@ -63,11 +67,11 @@ class Maintenance:
         return self._engine.is_in_pieces()
 
     def merge_steps(self) -> Iterator[str]:
-        """Merges the segments of each index, a little at a time so that writers get their turn; yields after each."""
+        """Merges the segments of each index in small steps, so that others can write in between; yields after each."""
         return self._engine.merge_steps()
 
     def settle(self) -> Iterator[int]:
-        """What a store wants after much was written at once, and for a search in a large one to be quick."""
+        """Merges the index and shortens the log after a large import, for fast searches; yields the steps done."""
         steps = 0
         for steps, _ in enumerate(self.merge_steps(), start=1):
             if steps % _STEPS_PER_CHECKPOINT == 0:
@@ -76,19 +80,19 @@ class Maintenance:
         self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Brings the log into the file as far as nobody still reads from it."""
+        """Copies the write-ahead log into the file, except for what others are still reading."""
         self._engine.checkpoint()
 
     def rewrite(self) -> None:
-        """Gives free space back to the disk; others wait meanwhile."""
+        """Rewrites the file without free space; other programs wait meanwhile."""
         self._engine.rewrite()
 
 
 def _moments_of_use(uses: list[Use], clock: float) -> list[float]:
-    """When each conversation was last used at the latest, told from the times recorded in order of use.
+    """The latest time at which each conversation can have been used, from the times recorded in the order of use.
 
-    A time before that of an earlier use came from a clock that was behind; one later than now from a clock that was
-    ahead, and then the next sound one bounds it. What was imported happened elsewhere: its order here says nothing.
+    A time before that of an earlier use came from a clock that was slow. A time after now came from a clock that was
+    fast, so the next valid time is the limit. Imported conversations took place elsewhere: their order means nothing.
     """
     moments: list[float] = []
     newest = float("-inf")

@@ -1,9 +1,9 @@
-"""Seals the receipt of each answer with a key of the home, and tells whether a stored one still holds.
+"""Seals the receipt of each answer with a key of the home, and checks whether stored receipts are intact.
 
-A receipt is kept in the message of its answer (`RECEIPT`): written in the same transaction, exported, restored and
-deleted with it, on every storage engine. It names its session, its answer and every message that was new to the model
-by digest, and the receipt before it by its seal. So it cannot be moved, and none of the texts can be changed, without
-the key.
+A receipt is stored in the message of its answer (`RECEIPT`), so on every storage engine it is written in the same
+transaction, and exported, restored and deleted with the answer. It contains the session, the digests of the answer and
+of every message that was new to the model, and the seal of the receipt before it. So without the key, nobody can move
+it or change any of the texts unnoticed.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from hermes.storage.ports import DocumentFolder, Documents
     from hermes.storage.records import StoredMessage
 
-MASKED = "masked"  # in a message whose text we changed on the way, as by masking secrets: what stood there, sealed
+MASKED = "masked"  # in a message whose text Hermes itself changed, as when it masks secrets: the sealed old digest
 KEY_FILE = "receipts.key"
 INTACT, UNSEALED, UNKNOWN_KEY, TAMPERED = "intact", "unsealed", "unknown key", "tampered"
-_LARGEST_KEYS = 1 << 20
-_WAIT = 5.0
+_LARGEST_KEYS = 1 << 20  # bytes of the key file
+_WAIT = 5.0  # seconds for the lock on the key file
 _DIGEST, _KEY_NAME, _NONCE = 32, 8, 4  # hex digits, hex digits, bytes
-# What of a message a receipt covers: what was said, what the model saw of it, and where it came from.
+# The parts of a message that a receipt covers: what was said, what the model saw of it, and where it came from.
 _COVERED = ("role", "content", "api_content", "name", "tool_calls", "tool_call_id", "outside", "additions")
-# A merge marks what it brings as imported, which trusts it less; a mark that says more is covered.
+# A merge marks messages as imported, which only lowers their trust, so receipts ignore this mark but no other origin.
 _HERE_OR_IMPORTED = ("", "import")
 _canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str).encode
 
 
 def digest_of(message: Mapping[str, Any]) -> str:
-    """Tells two messages apart by everything a receipt covers."""
+    """The digest of everything that a receipt covers of a message."""
     parts = hashlib.sha256()
     for name in _COVERED:
         given = message.get(name)
@@ -54,13 +54,14 @@ def digest_of(message: Mapping[str, Any]) -> str:
 
 
 def digest_of_text(text: str) -> str:
+    """The digest of a text by itself, such as a system prompt."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGEST]
 
 
 class ReceiptKeys:
-    """The keys of one home: its own, made when it is first needed, and others that came with imported conversations.
+    """The keys of one home: its own, made on first use, and those that came with imported conversations.
 
-    Only its own key seals. Those of others verify what their home has sealed.
+    Only its own key seals. The others verify what other homes have sealed.
     """
 
     def __init__(self, documents: Documents) -> None:
@@ -69,7 +70,7 @@ class ReceiptKeys:
         self._own = ""
 
     def seal(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """The record with the name of the key and its seal; StorageError when there is no key and none can be made."""
+        """Adds the name of the key and the seal to a record; StorageError if there is no key and none can be made."""
         if not self._own:
             self._read()
         if not self._own:
@@ -78,7 +79,7 @@ class ReceiptKeys:
         return {**sealed, "seal": _seal(sealed, self._known[self._own])}
 
     def state(self, record: Mapping[str, Any]) -> str:
-        """Whether the record is as it was sealed."""
+        """INTACT, UNSEALED, UNKNOWN_KEY or TAMPERED: whether the record is as it was sealed."""
         if not record.get("seal"):
             return UNSEALED
         name = str(record.get("key"))
@@ -90,13 +91,13 @@ class ReceiptKeys:
         return INTACT if hmac.compare_digest(_seal(rest, self._known[name]), str(record["seal"])) else TAMPERED
 
     def texts(self) -> list[str]:
-        """All keys, the home's own first: what a copy of its conversations needs to verify their receipts."""
+        """All keys as hexadecimal, the home's own first; a copy of the home needs them to verify receipts."""
         self._read()
         own = [self._known[self._own].hex()] if self._own else []
         return [*own, *(key.hex() for name, key in self._known.items() if name != self._own)]
 
     def accept(self, keys: Iterable[str]) -> None:
-        """Keeps keys of another home, to verify what it has sealed."""
+        """Stores the keys of another home, to verify what it has sealed."""
         with self._documents.create() as folder, folder.lock(f"{KEY_FILE}.lock", timeout=_WAIT):
             self._read()
             before = self.texts()
@@ -138,7 +139,7 @@ class ReceiptKeys:
 
 
 def keys_in(data: bytes) -> list[str]:
-    """The keys in the bytes of a key file, the home's own first ("" when it has none); ValueError when it is none."""
+    """Reads a key file: the home's own key first ("" if it has none); ValueError if it is not a key file."""
     try:
         document = json.loads(data)
         return [str(document["own"]), *map(str, document["others"])]
@@ -168,11 +169,11 @@ class Issuer:
                 self._take(kept)
 
     def newest_in(self, session_id: str) -> str:
-        """The id of the newest receipt of this session; "" when it has none."""
+        """The id of the newest receipt of this session; "" if it has none."""
         return self.last if session_id == self._session else ""
 
     def lists_prompt(self, session_id: str, prompt: str) -> bool:
-        """Whether an earlier receipt of the session says what was in this prompt."""
+        """Whether an earlier receipt of the session already lists the entries of this prompt."""
         return session_id == self._session and prompt == self._prompt
 
     def issue(
@@ -185,12 +186,13 @@ class Issuer:
         answer: Mapping[str, Any],
         about: Mapping[str, Any],
     ) -> dict[str, Any]:
-        """The sealed record.
+        """Makes the sealed receipt of an answer.
 
-        `prompt` is the digest of the system prompt, and `entries` stand in it if it is new here. `seen` are the digests
-        of the messages since the receipt before.
+        `prompt` is the digest of the system prompt; `entries` are the entries in it, or None if an earlier receipt
+        lists them. `seen` are the digests of the messages since the last receipt, so a receipt costs the same however
+        long the conversation is. `about` holds everything else, such as usage and cost.
         """
-        if session_id != self._session:  # a compaction went on in another session, with copies of its own
+        if session_id != self._session:  # after a compaction, the conversation continues in another session
             self._session, self._before, self._prompt = session_id, "", ""
         record: dict[str, Any] = {
             "id": f"{session_id}.{os.urandom(_NONCE).hex()}",
@@ -207,7 +209,7 @@ class Issuer:
         )
         try:
             record = self._keys.seal(record)
-        except StorageError:  # the answer matters more than its receipt, which says then that it has no seal
+        except StorageError:  # the answer matters more than its receipt, which then has no seal
             record["seal"] = ""
         self._take(record)
         return record
@@ -220,7 +222,7 @@ class Issuer:
 
 @value
 class Checked:
-    """One stored receipt, and whether it and everything it names are as they were."""
+    """A stored receipt, and whether it and everything it refers to are unchanged."""
 
     record: Mapping[str, Any]
     message: StoredMessage
@@ -229,7 +231,7 @@ class Checked:
 
 
 def checked_receipts(db: SessionDB, session_id: str, keys: ReceiptKeys) -> list[Checked]:
-    """The receipts of one session, oldest first; those of copied messages belong to where they come from."""
+    """Checks the receipts of one session, oldest first; those of copied messages belong to the original's session."""
     stored = [each for each in db.messages(session_id, rewound=True) if not each.damaged]
     found = [each for each in stored if isinstance(each.message.get(RECEIPT), dict) and COPY not in each.message]
     if not found:
@@ -277,9 +279,9 @@ def _checked(stored: StoredMessage, known: _Known, keys: ReceiptKeys) -> Checked
 
 
 def vouched(was: Mapping[str, Any], now: dict[str, Any], keys: ReceiptKeys) -> dict[str, Any]:
-    """The message `now`, with the home's word that it took the place of `was`.
+    """The message `now`, with the home's seal that it replaced `was`, so that its receipts still hold.
 
-    An export takes secrets out, and a merge gives the messages that a summary points to other ids.
+    An export masks secrets, and a merge gives new ids to the messages that a summary points to.
     """
     receipt = {RECEIPT: was[RECEIPT]} if RECEIPT in was else {}  # it holds digests, and no text of a message
     before, after = digest_of(was), digest_of(now)
@@ -290,13 +292,13 @@ def vouched(was: Mapping[str, Any], now: dict[str, Any], keys: ReceiptKeys) -> d
 
 
 def vouched_prompt(was: Mapping[str, Any], now: dict[str, Any], keys: ReceiptKeys) -> dict[str, Any]:
-    """The same for the details of a session and the prompt in them."""
+    """As `vouched`, for the details of a session and the system prompt in them."""
     before, after = (digest_of_text(each.get("system_prompt") or "") for each in (was, now))
     return now if before == after else {**now, MASKED: keys.seal({"was": before, "now": after})}
 
 
 def _digests(message: Mapping[str, Any], keys: ReceiptKeys) -> list[str]:
-    """The digest of a message, and of what stood there before an export took the secrets out."""
+    """The digest of a message, and that of its text before Hermes itself changed it."""
     now = digest_of(message)
     return [now, *_before_masking(message.get(MASKED), now, keys)]
 

@@ -1,4 +1,4 @@
-"""Records what an import of conversations adds to a database, so that it can be taken back or gone on with later."""
+"""Records what an import of conversations adds to a database, so that it can be undone or continued later."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _UNFINISHED = "unfinished:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
-    """An import that was not completed: what it is called, what it was told to do, and how far it came."""
+    """An import that was not completed: its name, the command that began it, and what it has added so far."""
 
     name: str
     about: str
@@ -36,18 +36,19 @@ class Unfinished:
     running: bool
 
     def in_words(self) -> str:
+        """One line for a person: the command, its state, and how much was imported."""
         came = f"{counted(self.messages, 'message')} in {counted(self.sessions, 'new session')} came in"
         state = "is running" if self.running else "was not completed"
         return f"`{self.about or 'an import'}` {state}; {came} so far, each conversation whole or cut at its end"
 
     def remedy(self) -> str:
-        """What a person can do about one that does not run."""
+        """How a person continues or undoes an import that is not running."""
         return f"`{self.about}` continues it; `{self.about} --discard` undoes it"
 
 
 @dataclass(slots=True)
 class _Step:
-    """What one transaction of an import changes."""
+    """What one transaction of an import changes; stored in that transaction, so that no change lacks its record."""
 
     made: list[str] = field(default_factory=list)
     rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # sessions as they were
@@ -84,7 +85,7 @@ class RecordedDB(SessionDB):
         name: str = "import",
         about: str = "",
     ) -> Self:
-        """`name` is how the import is known to a later run; `about` tells a person what it was."""
+        """Opens the database for one import; a later run finds the import by its `name`, and people read `about`."""
         db = super().open(
             path,
             owner=owner,
@@ -114,6 +115,7 @@ class RecordedDB(SessionDB):
 
     @contextlib.contextmanager
     def bulk(self) -> Iterator[None]:
+        """As in `SessionDB`; all of it becomes one step of the record."""
         with super().bulk(), self._recorded():
             yield
 
@@ -146,17 +148,17 @@ class RecordedDB(SessionDB):
             super().set_meta(key, value)
 
     def complete(self) -> None:
-        """The import is done: nothing of it is taken back any more."""
+        """Ends the import and deletes its record, after which it cannot be undone."""
         self.store.forget_meta(self._prefix())
         self._first = self._following
         self._seen.clear()
         self._noted.clear()
 
     def take_back(self, *, everything: bool = False) -> int:
-        """Removes what this run added, or also what earlier runs of the same import did.
+        """Removes what this run added or, with `everything`, also what earlier runs of the same import added.
 
-        Sessions that were added to look as they did before; those that somebody has gone on with since stay, and how
-        many they are is returned.
+        Sessions that already existed become as they were before. Sessions that somebody has continued since are kept;
+        returns how many these are.
         """
         work = _TakingBack(self)
         first = "" if everything else f"{self._first:08}"
@@ -173,7 +175,7 @@ class RecordedDB(SessionDB):
 
     @contextlib.contextmanager
     def _recorded(self) -> Iterator[_Step]:
-        """The step that is being taken; the outermost writes its record into the transaction."""
+        """Gives the current step; the outermost call stores its record in the same transaction."""
         with self.store.transaction():
             if self._step is not None:
                 yield self._step
@@ -205,7 +207,7 @@ class RecordedDB(SessionDB):
         self._following += 1
 
     def _prefix(self) -> str:
-        """How the keys of the steps of this import begin."""
+        """The beginning of the keys under which the steps of this import are stored."""
         return f"{_UNFINISHED}{self._name}:"
 
     def _look(self, session_id: str, step: _Step) -> None:
@@ -227,6 +229,7 @@ class _TakingBack:
         self.kept: set[str] = set()
 
     def undo(self, step: dict[str, Any]) -> None:
+        """Undoes one step, as far as nobody has added to its sessions since."""
         for name, end in step["ends"].items():
             self._ends.setdefault(name, end)
         for name in reversed(step["made"]):
@@ -242,7 +245,7 @@ class _TakingBack:
         self._numbers = step.get("numbers", self._numbers)
 
     def _untouched(self, name: str, otherwise: int) -> int | None:
-        """The key of a session that ends where the import left it; None when it is gone or somebody went on with it."""
+        """The key of a session that ends where the import left it; None if it was deleted or continued since."""
         end = self._ends.pop(name, otherwise)
         found = self._store.find(name)
         if found is None:
@@ -254,16 +257,17 @@ class _TakingBack:
 
     def _note_back(self, key: str, value: Any) -> None:
         if any(key.endswith(f":{name}") for name in self.kept):
-            return  # how far a conversation came is still true while it is there
+            return  # it says how far this session was imported, which stays true as long as the session is kept
         self._store.set_meta(key, value)
 
     def put_numbers_back(self) -> None:
+        """Frees the numbers of sessions and messages that the import used."""
         if self._numbers:
             self._store.undo.put_numbers_back(self._numbers)
 
 
 def unfinished_imports(db: SessionDB) -> list[Unfinished]:
-    """The imports into this file that were begun and not completed, oldest first."""
+    """The imports into this database that were begun and not completed, oldest first."""
     steps: dict[str, list[dict[str, Any]]] = {}
     for key, text in reversed(db.store.meta_from(_UNFINISHED)):
         steps.setdefault(key.rpartition(":")[0], []).append(json.loads(text))
@@ -285,7 +289,7 @@ def unfinished_imports(db: SessionDB) -> list[Unfinished]:
 
 
 def unfinished_in_words(db: SessionDB) -> list[str]:
-    """A line for each import that was not completed, with what to do about it."""
+    """A line for each import that was not completed, with what a person can do about it."""
     return [
         each.in_words() if each.running else f"{each.in_words()}; {each.remedy()}" for each in unfinished_imports(db)
     ]

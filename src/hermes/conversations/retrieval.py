@@ -1,7 +1,7 @@
 """Finds the conversations that answer a question, and cuts their messages to what a reader needs.
 
-What the model still has in front of it (the live messages of the current session) is never found; what was compacted
-out of it is.
+It never finds what the model still sees (the live messages of the current session), but it does find what compactions
+removed from that context.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
     Mask = Callable[[str], str]
 
-NEAR = 200
-_MOST_PLACES = 20_000
-_MOST_TERMS = 32
+NEAR = 200  # characters; words within this distance count as near each other
+_MOST_PLACES = 20_000  # of one word in one text, which bounds the time that a huge message takes
+_MOST_TERMS = 32  # words of a query that are looked for in a text
 _WORD = re.compile(r"\w+")
 
 
 def truncate_around(text: str, query: str, width: int) -> str:
-    """At most `width` characters of the text, with `…` where something was cut off."""
+    """Cuts a text to the `width` characters around most of the query's words, with `…` where something is missing."""
     if len(text) <= width:
         return text
     places = match_places(text, query)
@@ -45,7 +45,7 @@ def truncate_around(text: str, query: str, width: int) -> str:
 
 
 def match_places(text: str, query: str) -> list[int]:
-    """Where the whole phrase stands; else where all its words stand near each other; else where any of them does."""
+    """Where the whole phrase occurs, else where all its words are near each other, else where any of them occurs."""
     phrase = " ".join(query.split()).strip("\"'?!.… ")
     if " " in phrase and (whole := _places(text, re.escape(phrase).replace(r"\ ", r"\s+"))):
         return whole
@@ -56,7 +56,7 @@ def match_places(text: str, query: str) -> list[int]:
 
 
 def _best_start(places: list[int], length: int, width: int) -> int:
-    """The start of the window that covers the most places, the earliest of equals."""
+    """The start of the window that covers the most places; the earliest among equals."""
     if not places:
         return 0
     latest = length - width
@@ -88,7 +88,7 @@ def _near_each_other(by_term: list[list[int]]) -> list[int]:
 
 
 def _terms(query: str) -> list[str]:
-    """Words that carry meaning; scripts without spaces in pairs of characters."""
+    """The words of a query without stop words; text in scripts without spaces becomes pairs of characters."""
     words = [word for word in _WORD.findall(query) if word.lower() not in STOP_WORDS] or _WORD.findall(query)
     return list(dict.fromkeys(piece for word in words for piece in _pieces(word)))[:_MOST_TERMS]
 
@@ -100,28 +100,33 @@ def _pieces(word: str) -> Iterator[str]:
     yield from ([word[at : at + 2] for at in range(len(word) - 1)] or [word])
 
 
-# Messages as a model reads them in a result: whole when short, cut around what was found when long, secrets masked.
+# Messages as a model reads them in a result: whole if short, cut around the words found if long, with secrets masked.
 
+# Characters of a message: in a result, in a window around a message, and of the message that the window is around.
 IN_RESULT, IN_SCROLL, ANCHOR = 2_000, 8_000, 24_000
-_ARGUMENTS = 1_000
+_ARGUMENTS = 1_000  # characters of each text in the arguments of a tool call
 
 
 def unmasked(text: str) -> str:
+    """The mask for a reader who may see secrets: it changes nothing."""
     return text
 
 
 def as_imported(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message from elsewhere: whoever it says has said it, it counts as text from outside."""
+    """Marks an imported message as text from outside, whatever role it claims."""
     return dict(message) if message.get("outside") else {**message, "outside": "import"}
 
 
 def as_reported(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message of a host whose hook reports it: the person's words are theirs, its model may have read anything."""
+    """Marks a message that a host's hook reports: the person's words are theirs, all else counts as from outside.
+
+    Hermes does not see what the host's model has read.
+    """
     return dict(message) if message.get("role") == "user" else as_imported(message)
 
 
 def outside_origin(message: StoredMessage) -> str:
-    """Where the text of a stored message comes from, as the session that stored it knew; "" when it was said here."""
+    """Where a stored message's text comes from, as recorded when it was stored; "" if it was said here."""
     known = message.message.get("outside")
     if isinstance(known, str):
         return known
@@ -131,7 +136,7 @@ def outside_origin(message: StoredMessage) -> str:
 def message_excerpt(
     message: StoredMessage, *, mask: Mask, longest: int, anchor: bool = False, focus: str = ""
 ) -> dict[str, Any]:
-    """`{id, role, content, timestamp, …}`; `cut` counts the characters that were left out, `focus` says around what."""
+    """Cuts a message to `longest` characters, around the words of `focus` if given; `cut` counts those left out."""
     if message.damaged:
         shown: dict[str, Any] = {"id": message.id, "role": message.role, "content": "", "damaged": True}
         return {**shown, "timestamp": message.timestamp, **({"anchor": True} if anchor else {})}
@@ -157,6 +162,7 @@ def message_excerpt(
 
 
 def session_meta(session: Session, *, mask: Mask) -> dict[str, Any]:
+    """The fields of a session that a search result shows."""
     return {
         "when": when(session.started_at),
         "source": session.source,
@@ -167,12 +173,12 @@ def session_meta(session: Session, *, mask: Mask) -> dict[str, Any]:
 
 
 def when(moment: float) -> str:
-    """`May 03, 2024 at 02:10 PM`, where the machine stands."""
+    """A time such as `May 03, 2024 at 02:10 PM`, in the time zone of this machine."""
     return in_words(moment, "%B %d, %Y at %I:%M %p")
 
 
 def _cut(text: str, longest: int) -> str:
-    """Three quarters from the beginning and one from the end: openings say what it is, endings what came of it."""
+    """Keeps three quarters from the beginning and one from the end: a text ends with what came of it."""
     if len(text) <= longest:
         return text
     head = longest * 3 // 4
@@ -180,19 +186,19 @@ def _cut(text: str, longest: int) -> str:
 
 
 Sort = Literal["relevance", "newest", "oldest"]
-HIDDEN_SOURCES = ("subagent", "tool")
-DEMOTED_SOURCES = ("cron",)
+HIDDEN_SOURCES = ("subagent", "tool")  # found only when named as `source`
+DEMOTED_SOURCES = ("cron",)  # listed after all others
 SAID = ("user", "assistant")
-_FIRST_LOOK, _LONGEST_LOOK = 16, 640
-_ENOUGH_HITS = 24
+_FIRST_LOOK, _LONGEST_LOOK = 16, 640  # hits; more are asked for until enough conversations are among them
+_ENOUGH_HITS = 24  # hits after which the search stops, even if they are from few conversations
 _FUSION = 60  # the usual constant of reciprocal rank fusion
 _MOST_QUERIES = 5
-_UP_TO_THE_ANSWER = 20  # messages: calls of tools and their results stand between
+_UP_TO_THE_ANSWER = 20  # messages after a person's, because tool calls and their results come before the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
-    """What narrows and orders a search; None does not narrow. `budget` is in tokens, for what is shown."""
+    """How a search is filtered, ordered and shown; None filters nothing, and `budget` is in tokens."""
 
     limit: int = 3
     budget: int = 2_000
@@ -204,10 +210,10 @@ class Criteria:
     project: str | None = None
     prefer_project: str | None = None
     explain: bool = False
-    include_superseded: bool = False  # shows what newer statements of the person replaced, too
+    include_superseded: bool = False  # also shows what newer statements of the person replaced
 
     def allow(self, session: Session) -> bool:
-        """Whether a session as a whole may be shown, for matches that are no message."""
+        """Whether a session as a whole passes the filters, for matches by title."""
         return (
             self.source in (None, session.source)
             and self.project in (None, session.project)
@@ -217,6 +223,7 @@ class Criteria:
 
     @property
     def filters(self) -> dict[str, Any]:
+        """These criteria as arguments of `SessionDB.search`."""
         return {
             "sort": self.sort,
             "sources": None if self.source is None else (self.source,),
@@ -231,9 +238,9 @@ class Criteria:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """One conversation and the message that stands for it; without a message when only its title was found.
+    """One conversation and its best message; `message_id` is None if only the title was found.
 
-    `hits` are ranks and ids of all its messages that were found, `message_id` among them.
+    `hits` are the ranks and ids of all its messages that were found, including `message_id`.
     """
 
     session: Session
@@ -247,18 +254,18 @@ class Match:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a search found, and how sure it is."""
+    """The conversations that a search found, and how sure the search is."""
 
     matches: tuple[Match, ...]
     searched: int
-    weak: bool = False  # what was found is likely to be about something else
+    weak: bool = False  # the matches are probably about something else
     coverage: bool = False  # chosen to cover a topic over time, not by similarity alone
-    variants: tuple[str, ...] = ()  # what was searched beside the query: other words, other questions
+    variants: tuple[str, ...] = ()  # what else was searched: other words, other questions
     notes: tuple[str, ...] = ()
 
 
 class Finder:
-    """Searches one store for a person or a model: filters, lineage and masking included."""
+    """Searches one store for a person or a model, with filters, one match per conversation, and secrets masked."""
 
     def __init__(
         self,
@@ -269,7 +276,7 @@ class Finder:
         now: Callable[[], float] = time.time,
         hidden: frozenset[int] = frozenset(),
     ) -> None:
-        """`mask` takes the secrets out of what is shown of a message; `hidden` messages are not found."""
+        """Searches on behalf of the session `current`; `mask` removes secrets, and `hidden` messages are not found."""
         self._db = db
         self._hidden = hidden
         self._mask = mask
@@ -278,17 +285,18 @@ class Finder:
 
     @property
     def current(self) -> Session | None:
+        """The session on whose behalf is searched; what its model still sees is never found."""
         return self._current
 
     def find(self, query: str, wanted: Criteria) -> Found:
-        """The best conversations for one query, and what a reader should know about how they were found."""
+        """The best conversations for one query, with notes about how they were found."""
         try:
             return self._find(query, wanted)
         except apsw.Error as error:
             raise StorageError(f"the search failed in the database ({error}); try other words") from error
 
     def find_expanded(self, query: str, wanted: Criteria, expand: Callable[[str], Iterable[str]]) -> Found:
-        """Searches the question and other ways to put it, and merges the results; the question itself weighs most."""
+        """Searches the question and rewordings of it, and merges the results; the question itself counts twice."""
         found = self.find(query, wanted)
         others = _other_queries(query, expand)
         if not others or wanted.sort != "relevance":
@@ -347,7 +355,7 @@ class Finder:
     def _one_per_conversation(
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None
     ) -> tuple[list[Hit], SearchResults]:
-        """Looks at more and more hits until enough different conversations are among them."""
+        """Takes the best hit of each conversation, and asks for more hits until there are enough conversations."""
         look = max(_FIRST_LOOK, 3 * wanted.limit)
         gather = self._glance
         while True:
@@ -366,7 +374,7 @@ class Finder:
     def _glance(
         self, query: str, wanted: Criteria, roles: tuple[str, ...] | None, look: int
     ) -> tuple[SearchResults, bool]:
-        """The best hits without those that may not be shown: enough in most cases, at a fifth of the time."""
+        """Searches once and drops the hits that may not be shown: mostly enough, in a fifth of the time of `_hits`."""
         filters = {**wanted.filters, "exclude_sources": (), **self._for_all(roles)}
         found = self._db.search(query, limit=look, **filters)
         exhausted = len(found) < look
@@ -434,7 +442,7 @@ class Finder:
 
 
 def answer_to(db: SessionDB, match: Match) -> StoredMessage | None:
-    """What the assistant said to a match that is a person's message; None when it is none or got no answer."""
+    """The assistant's answer to a match; None if the match is not a person's message or got no answer."""
     if match.role != "user" or match.message_id is None:
         return None
     for message in db.messages(match.session.id, around=match.message_id, window=_UP_TO_THE_ANSWER):
@@ -467,7 +475,7 @@ def _other_queries(query: str, expand: Callable[[str], Iterable[str]]) -> list[s
 
 
 def _merged(rankings: list[tuple[Match, ...]]) -> list[Match]:
-    """Reciprocal rank fusion by conversation; the first ranking that has a conversation says how it is shown."""
+    """Merges rankings by reciprocal rank fusion; the first ranking with a conversation decides how it is shown."""
     points: dict[int, float] = {}
     shown: dict[int, Match] = {}
     for ranking in rankings:
