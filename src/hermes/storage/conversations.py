@@ -99,40 +99,53 @@ class EngineDatabase(Protocol):
     journal: str
 
     @property
-    def only_read(self) -> bool: ...
+    def only_read(self) -> bool:
+        """Whether nothing can be written, as on a full or read-only disk."""
 
     @property
-    def damage(self) -> str | None: ...
+    def damage(self) -> str | None:
+        """What is wrong with the data, if damage was seen."""
 
     @property
-    def in_transaction(self) -> bool: ...
+    def in_transaction(self) -> bool:
+        """Whether a transaction of this handle is running."""
 
-    def rows(self, sql: str, values: Values = ()) -> list[Any]: ...
+    def rows(self, sql: str, values: Values = ()) -> list[Any]:
+        """All rows of a result."""
 
-    def row(self, sql: str, values: Values = ()) -> Any: ...
+    def row(self, sql: str, values: Values = ()) -> Any:
+        """The first row of a result; None if there is none."""
 
-    def column(self, sql: str, values: Values = ()) -> list[Any]: ...
+    def column(self, sql: str, values: Values = ()) -> list[Any]:
+        """The first column of all rows."""
 
     def run(self, sql: str, values: Values = ()) -> None:
         """A statement without an answer, inside the running transaction or in one of its own."""
 
-    def writing(self, *, synced: bool = True) -> AbstractContextManager[Any]: ...
+    def writing(self, *, synced: bool = True) -> AbstractContextManager[Any]:
+        """A write transaction; with `synced`, it survives a power cut once it has ended."""
 
-    def reading(self) -> AbstractContextManager[object]: ...
+    def reading(self) -> AbstractContextManager[object]:
+        """A read transaction, in which all statements see the same state."""
 
-    def waiting_at_most(self, seconds: float) -> AbstractContextManager[object]: ...
+    def waiting_at_most(self, seconds: float) -> AbstractContextManager[object]:
+        """Inside, statements wait no longer than this for another writer's lock."""
 
-    def is_replaced(self) -> bool: ...
+    def is_replaced(self) -> bool:
+        """Whether another file is at the path now."""
 
-    def mark_damaged(self, seen: str) -> None: ...
+    def mark_damaged(self, seen: str) -> None:
+        """Notes damage and refuses to write from then on."""
 
-    def sync(self) -> None: ...
+    def sync(self) -> None:
+        """Makes everything committed so far survive a power cut."""
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """Ends the connection."""
 
 
 class Conversations(ABC):
-    """Every conversation of one person. What is called inside `transaction` is one; a call alone is one by itself."""
+    """Every conversation of one person; calls inside `transaction` are one transaction, any other call is its own."""
 
     database: EngineDatabase
     images: Images
@@ -153,6 +166,7 @@ class Conversations(ABC):
 
     @property
     def journal_mode(self) -> str:
+        """How the engine makes commits durable; for SQLite, `wal` or `delete`."""
         return self.database.journal
 
     @property
@@ -162,42 +176,45 @@ class Conversations(ABC):
 
     @property
     def damage(self) -> str | None:
-        """What is wrong with it, if anything was seen."""
+        """What is wrong with the data, if damage was seen."""
         return self.database.damage
 
     @property
     def in_transaction(self) -> bool:
+        """Whether a transaction of this handle is running."""
         return self.database.in_transaction
 
     def is_replaced(self) -> bool:
-        """Whether another file is at the path now, so that what is written through this handle would be lost."""
+        """Whether another file is at the path now, so that writes through this handle would be lost."""
         return self.database.is_replaced()
 
     def mark_damaged(self, seen: str) -> None:
-        """From now on nothing is written: what is broken must not be made worse."""
+        """Notes damage and refuses to write from then on, because writing could make it worse."""
         self.database.mark_damaged(seen)
 
     def transaction(self, *, synced: bool = True) -> AbstractContextManager[object]:
-        """Everything inside, or nothing; durable when it has ended. Nobody else writes this person's data meanwhile."""
+        """Stores everything inside or nothing, durably at its end; nobody else writes this person's data meanwhile."""
         return self.database.writing(synced=synced)
 
     def reading(self) -> AbstractContextManager[object]:
-        """Several questions in a row, cheaper than each alone."""
+        """A read transaction around several calls, which is cheaper than one for each."""
         return self.database.reading()
 
     def waiting_at_most(self, seconds: float) -> AbstractContextManager[object]:
-        """Inside, another writer's lock is waited for no longer than that."""
+        """Inside, calls wait no longer than this for another writer's lock."""
         return self.database.waiting_at_most(seconds)
 
     def sync(self) -> None:
+        """Makes everything committed so far survive a power cut."""
         self.database.sync()
 
     def close(self) -> None:
+        """Ends the connection; the handle cannot be used any more."""
         self.database.close()
 
     @abstractmethod
     def vectors(self) -> Vectors:
-        """Makes room for vectors the first time."""
+        """The vectors of the person's messages; creates their table on first use."""
 
     # --- sessions ----------------------------------------------------------------------------------------------------
 
@@ -212,6 +229,7 @@ class Conversations(ABC):
         kind: str | None,
         more: Mapping[str, Any],
     ) -> Created:
+        """Creates a session; its kind says how it follows its parent. The title gets ` #N` if it is taken."""
         now = time.time()
         started = now if started_at is None else float(started_at)
         name = session_id or new_id(now)
@@ -243,8 +261,8 @@ class Conversations(ABC):
             added = _ADD.format(columns=", ".join(columns), marks=", ".join(["?"] * len(columns)))
             if not self.database.rows(added, list(columns.values())):
                 raise StorageError(f"there is already a session {name!r}; leave session_id out to get a new one")
-            if kind == "compression" and parent is not None:  # of several parts the newest stands in the list
-                # "root <> key" is what the index holds: without it SQLite walks every session of the owner
+            if kind == "compression" and parent is not None:  # of several parts, only the newest is listed
+                # "root <> key" is the condition of a partial index; without it, SQLite walks all sessions of the owner.
                 parts = "UPDATE sessions SET listed = 0 WHERE +owner = ? AND root = ? AND root <> key AND key <> ?"
                 self.database.run(parts, (self._owner, root, key))
                 self._change(root, {"listed": 0})
@@ -257,13 +275,15 @@ class Conversations(ABC):
         return Created(name, key, clean)
 
     def find(self, session_id: str) -> Session | None:
+        """The session with this id; None if the person has none."""
         return self._first("WHERE owner = ? AND id = ?", (self._owner, session_id))
 
     @abstractmethod
-    def by_keys(self, keys: Sequence[int]) -> dict[int, Session]: ...
+    def by_keys(self, keys: Sequence[int]) -> dict[int, Session]:
+        """Sessions by their keys; keys of other owners and of deleted sessions are missing."""
 
     def resolve(self, name: str) -> Session | None:
-        """By id, else by title; the title of a conversation that went on under numbers is its newest part."""
+        """Finds a session by id or title; if the conversation continued as `TITLE #N`, finds its newest part."""
         found = self.find(name)
         title = clean_title(name)
         if found is not None or title is None:
@@ -273,7 +293,7 @@ class Conversations(ABC):
         return self._first(_RESOLVED, values)
 
     def resembling(self, words: str, limit: int) -> list[Session]:
-        """Conversations whose id begins with the words or whose title holds them, the last used first."""
+        """Conversations whose id begins with the words or whose title contains them, the last used first."""
         return self._all(_RESEMBLING, (self._owner, words, words, limit))
 
     def listing(
@@ -281,7 +301,7 @@ class Conversations(ABC):
     ) -> list[Session]:
         """One row per conversation, the most recently used first; by order of arrival, not by the clock.
 
-        With `begun` only those in which something was said, or which somebody named.
+        With `begun`, only those with a message or a title.
         """
         where = ["owner = ?", "listed = 1", "archived = 1" if archived else "archived = 0"]
         if begun:
@@ -299,23 +319,26 @@ class Conversations(ABC):
         return self._all(_LINEAGE, (self._owner, session.root, session.root))
 
     def tip(self, session: Session) -> Session:
-        """Where the conversation goes on: the newest of its compressed continuations, at any length of the chain."""
+        """Where a conversation continues: the newest of its continuations, however long the chain of compactions is."""
         return self._first(_TIP, (self._owner, session.root)) or session
 
     def keys_after(self, key: int, most: int) -> list[int]:
-        """Keys of sessions in the order in which they were made."""
+        """Keys of the next sessions after `key`, in the order in which they were made."""
         wanted = "SELECT key FROM sessions WHERE owner = ? AND key > ? ORDER BY key LIMIT ?"
         return self.database.column(wanted, (self._owner, key, most))
 
     def details(self, session: Session) -> dict[str, Any]:
+        """The system prompt of a session and everything else that has no column of its own."""
         prompt, details = self._stored_details(session.key) or (None, None)
         stored: dict[str, Any] = json.loads(details) if details else {}
         return stored if prompt is None else {"system_prompt": prompt, **stored}
 
     def set_details(self, session: Session, prompt: str, details: Mapping[str, Any]) -> None:
+        """Replaces the system prompt and the details of a session."""
         self._put_details(session.key, prompt, json.dumps(details) if details else None)
 
     def rename(self, session: Session, title: str | None) -> str | None:
+        """Gives a session a title, with ` #N` if it is taken, and returns the title it got."""
         with self.transaction():
             kept = self._free_title(title, holder=session.key)
             sealed = self._sealed(session.key, session.id, session.source, kept, session.preview)
@@ -324,19 +347,21 @@ class Conversations(ABC):
         return kept
 
     def update(self, session: Session, values: Mapping[str, Any]) -> None:
+        """Sets columns of a session; counters are added to what is stored."""
         self._change(session.key, {name: int(given) if name == "archived" else given for name, given in values.items()})
 
     def end(self, session: Session, reason: str, at: float | None = None) -> bool:
-        """Marks the end now, or at `at`, unless it ended before; True when it had not."""
+        """Marks a session as ended now or at `at`; False if it already was."""
         with self.transaction():
             when = time.time() if at is None else at
             return bool(self.database.rows(_END, (when, reason, self._owner, session.key)))
 
     @abstractmethod
-    def delete(self, key: int) -> None: ...
+    def delete(self, key: int) -> None:
+        """Deletes a session with its messages and its delegated children."""
 
     def _delete(self, key: int) -> None:
-        """Delegated children go with it; other children stay, and the first continuation becomes the beginning."""
+        """Deletes a session and its delegated children; of the others, the first continuation becomes the new root."""
         mine = (self._owner, key)
         children = "SELECT key FROM sessions WHERE +owner = ? AND parent = ? AND kind = 'delegate'"
         for child in self.database.column(children, mine):
@@ -347,6 +372,7 @@ class Conversations(ABC):
         self._remove(key)
 
     def counts(self) -> dict[str, int]:
+        """How many sessions and messages the person has."""
         sessions, messages = self.database.row(_COUNTS, (self._owner,))
         return {"sessions": sessions, "messages": messages}
 
@@ -367,7 +393,7 @@ class Conversations(ABC):
         rewound: bool = False,
         spoken: bool = False,
     ) -> list[StoredMessage]:
-        """The messages of a session with ids in a span; `newest` reads backwards."""
+        """The messages of a session with ids from `low` to `high`; `newest` reads backwards."""
         span = {"first": low >> BLOCK_BITS, "last": high >> BLOCK_BITS, "low": low, "high": high}
         most = EVERYTHING if limit is None else limit
         values = {"owner": self._owner, "session": session.key, **span, "limit": most}
@@ -382,28 +408,30 @@ class Conversations(ABC):
         return found  # type: ignore[return-value] # as it was stored
 
     def expect(self, message_ids: Sequence[int], keys: Sequence[int]) -> None:  # noqa: B027 - only an engine elsewhere
-        """Rows and sessions that are about to be asked for, which a database elsewhere gives in one round trip."""
+        """Announces the next rows and sessions to be read, so that a database server sends them in one round trip."""
 
     @abstractmethod
     def rows(self, message_ids: Iterable[int]) -> dict[int, Row]:
-        """Rows by id for the search, which has already seen that they are the person's."""
+        """Rows by id, for a search that has already checked that they are the person's."""
 
     @abstractmethod
     def texts(self, message_ids: Sequence[int]) -> list[tuple[int, bytes]]:
-        """All that stands in these messages, as it is stored, in the given order."""
+        """The whole stored text of these messages as bytes, in the given order."""
 
     def session_key(self, message_id: int) -> int | None:
+        """The key of the session that a message belongs to; None if the person has no such message."""
         wanted = "SELECT session FROM blocks WHERE owner = ? AND block = ?"
         row = self.database.row(wanted, (self._owner, message_id >> BLOCK_BITS))
         return int(row[0]) if row else None
 
     def place_of(self, message_id: int) -> int:
-        """How many messages of its session stand before it; -1 when there is no such message."""
+        """How many messages come before this one in its session; -1 if there is no such message."""
         wanted = "SELECT first_place FROM blocks WHERE owner = ? AND block = ?"
         row = self.database.row(wanted, (self._owner, message_id >> BLOCK_BITS))
         return int(row[0]) + message_id % BLOCK if row else -1
 
     def first_message(self, session: int) -> int | None:
+        """The id of the first message of a session; None if it has none."""
         row = self.database.row("SELECT min(block) FROM blocks WHERE owner = ? AND session = ?", (self._owner, session))
         return None if row[0] is None else int(row[0]) << BLOCK_BITS
 
@@ -412,24 +440,29 @@ class Conversations(ABC):
         return self.database.rows(_SPANS, (self._owner, low >> BLOCK_BITS, high >> BLOCK_BITS, most))
 
     def count_before(self, session: Session, message_id: int) -> int:
+        """How many messages of a session that were not taken back come before this one."""
         values = (self._owner, session.key, message_id >> BLOCK_BITS, message_id)
         return int(self.database.row(_SEEN_BEFORE, values)[0])
 
     def holds_compacted(self, session: Session) -> bool:
+        """Whether a compaction removed messages of this session from its context."""
         return bool(self.database.rows(_ANY_COMPACTED, (self._owner, session.key)))
 
     @abstractmethod
-    def holds_pointers(self, session: Session) -> bool: ...
+    def holds_pointers(self, session: Session) -> bool:
+        """Whether messages of this session refer to other messages by id."""
 
     @abstractmethod
     def set_state(self, session: Session, message_ids: Iterable[int], state: int) -> None:
-        """What is compacted may still be taken back; what was taken back stays so."""
+        """Marks messages as COMPACTED or REWOUND; a compacted message can become rewound, but never the reverse."""
 
     @abstractmethod
-    def remove_unused_images(self) -> int: ...
+    def remove_unused_images(self) -> int:
+        """Deletes the images that no message names any more; returns how many."""
 
     @abstractmethod
-    def start_ids_at(self, message_id: int) -> None: ...
+    def start_ids_at(self, message_id: int) -> None:
+        """Gives out only ids above this one, so that those of a spare database differ from the main one's."""
 
     @abstractmethod
     def has_others(self) -> bool:
@@ -438,23 +471,25 @@ class Conversations(ABC):
     # --- small values ------------------------------------------------------------------------------------------------
 
     @abstractmethod
-    def get_meta(self, key: str) -> Any: ...
+    def get_meta(self, key: str) -> Any:
+        """A value stored under a key of its own; None if there is none."""
 
     @abstractmethod
-    def set_meta(self, key: str, value: str | float | bytes | None) -> None: ...
+    def set_meta(self, key: str, value: str | float | bytes | None) -> None:
+        """Stores a value under a key of its own; None removes it."""
 
     @abstractmethod
     def meta_from(self, prefix: str) -> list[tuple[str, Any]]:
-        """Every key that starts so, without the prefix, in order."""
+        """The keys with this prefix and their values, in order; the prefix is removed."""
 
     @abstractmethod
     def forget_meta(self, prefix: str, first: str = "") -> None:
-        """Removes every key that starts so, from `first` on."""
+        """Removes the keys with this prefix, from `first` on."""
 
     # --- moves between engines ---------------------------------------------------------------------------------------
 
     def whole(self, key: int) -> Whole:
-        """A session with everything that belongs to it; keys, ids and checksums are the same in every engine."""
+        """Reads a session with everything that belongs to it; keys, ids and checksums are the same in every engine."""
         mine = (self._owner, key)
         span = {"first": 0, "last": EVERYTHING, "low": 0, "high": EVERYTHING, "limit": EVERYTHING}
         everything = {"owner": self._owner, "session": key, **span, "rewound": True, "spoken": False}
@@ -471,7 +506,7 @@ class Conversations(ABC):
             )
 
     def put(self, whole: Whole) -> None:
-        """Stores a session as it was elsewhere."""
+        """Stores a session from another engine, with the same keys, ids and checksums."""
         row = whole.row
         key = row["key"]
         sealed = self._sealed(key, row["id"], row["source"], row["title"], row["preview"])
@@ -491,15 +526,15 @@ class Conversations(ABC):
 
     @abstractmethod
     def _next_session(self) -> int:
-        """A key that no session had."""
+        """A key that no session ever had."""
 
     @abstractmethod
     def _next_block(self, count: int) -> int:
-        """The first of so many numbers in a row that no block had."""
+        """The first of `count` consecutive numbers that no block ever had."""
 
     @abstractmethod
     def _sealed(self, key: int, name: str, source: str, title: str | None, preview: str | None) -> dict[str, Any]:
-        """Columns that prove what a session's row says."""
+        """Columns with checksums, by which a damaged session row is noticed."""
 
     @abstractmethod
     def _stored_details(self, key: int) -> tuple[str | None, str | None] | None: ...
@@ -511,11 +546,12 @@ class Conversations(ABC):
     def _put_messages(self, key: int, rows: Sequence[Row]) -> None: ...
 
     @abstractmethod
-    def index_title(self, key: int, title: str | None) -> None: ...
+    def index_title(self, key: int, title: str | None) -> None:
+        """Replaces the words of a title in the index."""
 
     @abstractmethod
     def _remove(self, key: int) -> None:
-        """Removes a session that nothing depends on, with its messages and every word of them in the index."""
+        """Removes a session on which nothing depends, with its messages and their words in the index."""
 
     def _change(self, key: int, values: Mapping[str, Any]) -> None:
         changes = [f"{name} = coalesce({name}, 0) + ?" if name in COUNTERS else f"{name} = ?" for name in values]
@@ -532,7 +568,7 @@ class Conversations(ABC):
         return [Session(*row) for row in rows]
 
     def _free_title(self, title: str | None, *, holder: int = 0) -> str | None:
-        """The title itself, or with the next free ` #N` when another session already has it."""
+        """The title, with the next free ` #N` if another session already has it."""
         clean = clean_title(title)
         if clean is None:
             return None
@@ -544,7 +580,7 @@ class Conversations(ABC):
         return free if free.startswith(f"{base} #") else self._free_title(free, holder=holder)
 
     def _next_ids(self, session: int, last_id: int, count: int) -> list[int]:
-        """Ids that follow the session's last one inside its block, then those of new blocks."""
+        """The next ids of a session: first those left in its last block, then those of new blocks."""
         left = -(last_id + 1) % BLOCK if last_id else 0
         ids = list(range(last_id + 1, last_id + 1 + min(left, count)))
         blocks = -(-(count - len(ids)) // BLOCK)
@@ -577,7 +613,7 @@ _OF_CONVERSATION = """
 
 
 class Summaries(ABC):
-    """The summaries of one conversation and of those it branched off from, in whichever session they were made."""
+    """The summaries of a conversation and of those it branched from, whichever session they were made in."""
 
     child: str  # says of a row s that it is a child of the summary :parent
 
@@ -593,7 +629,7 @@ class Summaries(ABC):
         same: tuple[int, str] | None = None,
         parent: int | None = None,
     ) -> list[Summary]:
-        """All, or the one of a number, those of a depth and its ids, or the children of one; by number."""
+        """All summaries by number, or only the one with a number, with this depth and ids, or with this parent."""
         depth, ids = same or (None, None)
         values = {"owner": self._owner, "id": session_id, "number": number, "depth": depth, "ids": ids}
         wanted = _OF_CONVERSATION.format(child=self.child)
@@ -638,7 +674,7 @@ _MOMENTS = """
 
 
 class Maintenance(ABC):
-    """Figures about what is stored, and keeping it in shape."""
+    """Figures about what is stored, and the maintenance of index and file."""
 
     details = "d.session = s.key"  # which details belong to a session
 
@@ -660,15 +696,17 @@ class Maintenance(ABC):
         return None if row[0] is None else float(row[0])
 
     def totals(self) -> dict[str, Any]:
+        """Counts of sessions, conversations, messages and tool calls, with the first and last use."""
         names = ("sessions", "conversations", "messages", "tool_calls", "open", "archived", "first_used", "last_used")
         return dict(zip(names, self._database.row(_TOTALS, (self._owner,)), strict=True))
 
     def by_source(self) -> list[dict[str, Any]]:
+        """Sessions, messages and tool calls of each source, the one with most messages first."""
         names = ("source", "sessions", "messages", "tool_calls")
         return [dict(zip(names, row, strict=True)) for row in self._database.rows(_BY_SOURCE, (self._owner,))]
 
     def by_month(self, months: int) -> list[dict[str, Any]]:
-        """By this machine's time zone."""
+        """Sessions and messages of each of the newest months, in the time zone of this machine."""
         found: dict[str, list[int]] = {}
         begun = "SELECT started_at, CAST(message_count AS bigint) FROM sessions WHERE owner = ?"
         for started, messages in self._database.rows(begun, (self._owner,)):
@@ -681,18 +719,18 @@ class Maintenance(ABC):
 
     @abstractmethod
     def sizes(self) -> dict[str, int]:
-        """Bytes: of the data, of the log before it, and free for what comes next."""
+        """Bytes of the data, of its write-ahead log, and of free space inside the file."""
 
     def is_in_pieces(self) -> bool:
-        """Whether so much came in at once that merging the index is worth the time."""
+        """Whether an import has left the index in so many segments that merging them is worth the time."""
         return False
 
     def merge_steps(self) -> Iterator[str]:
-        """Merges the index a little at a time, so that writers get their turn."""
+        """Merges the index in small steps, so that others can write in between."""
         return iter(())
 
     def checkpoint(self) -> None:  # noqa: B027 - a server does it by itself
-        """Brings the log into the database."""
+        """Copies the write-ahead log into the database."""
 
     def rewrite(self) -> None:  # noqa: B027 - a server does it by itself
-        """Gives free space back; others wait meanwhile."""
+        """Returns free space to the disk; other programs wait meanwhile."""

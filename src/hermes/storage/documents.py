@@ -1,4 +1,4 @@
-"""Small files that people and other programs write too, their append-only logs, and requests that wait for a person."""
+"""Small files that people and other programs also write, append-only logs, and requests that wait for a person."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     Request = TypeVar("Request")
     Change = TypeVar("Change")
 
-_PATIENCE_WITH_WRITERS = 0.05
+_PATIENCE_WITH_WRITERS = 0.05  # seconds for another program to close the old version
 _PAUSE = 0.001
-_NO_CHECK = 1  # not the checksum of no bytes at all
+_NO_CHECK = 1  # no text has 0 bytes and this checksum
 
 
 class ChangedMeanwhile(Exception):
-    """Somebody saved the file after it was read; read again and start over."""
+    """Another program saved the file after it was read; the caller reads it again and starts over."""
 
 
 class SharedFile:
-    """A file that other programs write too; see docs/concepts/durability.md."""
+    """A file that other programs also write; docs/concepts/durability.md explains the steps of a write."""
 
     def __init__(self, folder: Folder, name: str, *, at_most: int) -> None:
         self.folder = folder
@@ -43,6 +43,7 @@ class SharedFile:
         self._at_most = at_most
 
     def see(self) -> Seen:
+        """Reads the file and keeps it open; an empty `Seen` if there is none."""
         file = self.folder.open_file(self.name)
         if file is None:
             return Seen(b"", None)
@@ -55,12 +56,12 @@ class SharedFile:
     def replace(
         self, seen: Seen, data: bytes, label: str, commit: Callable[[Fingerprint], None], prove: Callable[[], None]
     ) -> str:
-        """Puts `data` in place of the file that was seen; durable when it returns. The caller holds the lock.
+        """Replaces the file that was seen by `data`; durable when it returns. The caller holds the lock.
 
-        `commit` is called when the new version is written but not yet in place, with its fingerprint; `prove` when the
-        replaced version will have no name that proves it after a power cut. If one raises, nothing has changed.
-        `ChangedMeanwhile` says that somebody else saved first. The answer is the hidden name of the replaced version,
-        or "" when somebody may have written, or may yet write, to that.
+        `commit` is called with the fingerprint of the new version once this is written, but before it is in place.
+        `prove` is called if the replaced version will have no name that proves it after a power cut. If one raises,
+        nothing has changed. `ChangedMeanwhile` says that another program saved first. Returns the hidden name of the
+        replaced version, or "" if another program may have written to that version, or may still do so.
         """
         temporary = f"{self._prefix}{os.getpid()}.tmp"
         file, then = seen.file, seen.fingerprint
@@ -74,7 +75,7 @@ class SharedFile:
                 self._rename_over(file, then, temporary, old, prove)
         except (StorageError, ChangedMeanwhile):
             self.folder.discard(temporary)
-            if self._inode(old) == inode:  # else it is what somebody else saved
+            if self._inode(old) == inode:  # otherwise it is what another program saved
                 self.folder.discard(old)
             raise
         self._sync_or_roll_back(old)
@@ -84,11 +85,11 @@ class SharedFile:
         return ""
 
     def holds(self, version: Fingerprint) -> bool:
-        """Whether the file is this very version; also True when that cannot be found out."""
+        """Whether the file is exactly this version; also True if that cannot be determined."""
         return self._inode(self.name) in (version.inode, None)
 
     def is_waiting(self, version: Fingerprint, names: list[str]) -> bool:
-        """Whether one of these hidden names still holds a version that was never put in place."""
+        """Whether one of these hidden files still contains a version that was never put in place."""
         if self.holds(version):
             return False
         for name in names:
@@ -96,13 +97,13 @@ class SharedFile:
             file = self.folder.open_file(name) if may_be else None
             if file is not None:
                 with file:
-                    # An inode is used again when its file is gone, so the bytes must agree too.
+                    # The system reuses the inodes of removed files, so the bytes must match, too.
                     if Fingerprint.of(file.read(at_most=self._at_most), file.status.st_ino) == version:
                         return True
         return False
 
     def leftovers(self) -> tuple[list[str], list[str], list[str]]:
-        """Hidden names: replaced versions, versions somebody may still write to, and unfinished ones."""
+        """Hidden names: replaced versions, versions that other programs may still write to, and unfinished ones."""
         old: list[str] = []
         late: list[str] = []
         unfinished: list[str] = []
@@ -113,7 +114,7 @@ class SharedFile:
         return old, late, unfinished
 
     def old_version(self, name: str) -> OldVersion | None:
-        """A replaced version; None when it never was one: it is still the file, or was never put in place."""
+        """A replaced version; None if it is none, because it is still the file or was never put in place."""
         current = self.folder.status(self.name)
         file = self.folder.open_file(name)
         if file is None:
@@ -133,6 +134,7 @@ class SharedFile:
         return OldVersion(name=name, then=then, label=label, data=data, written_at=file.status.st_mtime)
 
     def still_written(self, name: str) -> bool:
+        """Whether another program has this hidden version open for writing."""
         file = self.folder.open_file(name)
         if file is None:
             return False
@@ -150,14 +152,14 @@ class SharedFile:
             raise ChangedMeanwhile
 
     def _exchange(self, file: OpenFile, then: Fingerprint, hidden: str, new: int) -> bool:
-        """Swaps the new version in; False where names cannot be exchanged."""
+        """Swaps the new version in; False if names cannot be exchanged."""
         self._refuse_if_changed(file, then)
         if not self.folder.exchange(hidden, self.name):
             return False
         if self._inode(hidden) in (then.inode, None):
-            return True  # where it cannot be found out now, it will be when the replaced version is let go
-        # Somebody saved in the last moment: their version goes back, and whatever came after it. Meanwhile they may
-        # have read ours and save over their own, so each of theirs keeps a second name until it is recorded.
+            return True  # if it cannot be determined now, it will be when the replaced version is removed
+        # Another program saved at the last moment. Put its version back, and any later one. Meanwhile it may have read
+        # our version and save over its own, so each of its versions keeps a second name until it is recorded.
         passed: set[int | None] = {new}
         while (out := self._inode(hidden)) not in passed:
             self._keep(hidden, out)
@@ -170,16 +172,16 @@ class SharedFile:
         raise ChangedMeanwhile
 
     def _keep(self, hidden: str, inode: int | None) -> None:
-        """A second name for what somebody else saved; no text begins with what it says, so it is backed up whole."""
+        """Gives what another program saved a second name; its checksum fits no text, so all of it is backed up."""
         try:
             self.folder.link(hidden, f"{self._prefix}0.{_NO_CHECK:08x}.{inode or 0}.0..late")
         except StorageError:
-            return  # it has a name all the same, the hidden one or the file's own
+            return  # it still has a name: the hidden one, or that of the file
 
     def _rename_over(
         self, file: OpenFile, then: Fingerprint, temporary: str, old: str, prove: Callable[[], None]
     ) -> None:
-        """The next best to an exchange: a second name for the old version, one more look, and a plain rename."""
+        """Replaces the file without an exchange: links the old version, checks once more, and renames."""
         self.folder.rename(old, temporary)
         if not self.folder.link(self.name, old):
             prove()
@@ -187,7 +189,7 @@ class SharedFile:
         self.folder.rename(temporary, self.name)
 
     def _inode(self, name: str) -> int | None:
-        """0 when there is no such file, None when that cannot be found out."""
+        """The inode of a file; 0 if there is no such file, None if that cannot be determined."""
         try:
             status = self.folder.status(name)
         except StorageError:
@@ -198,7 +200,7 @@ class SharedFile:
         try:
             self.folder.rename(old, f"{old[: -len('old')]}late")
         except StorageError:
-            return  # our write is safe; what was added is still found when the old version is let go
+            return  # our write is safe; appended text is still found when the old version is removed
 
     def _sync_or_roll_back(self, old: str) -> None:
         try:
@@ -214,7 +216,7 @@ class SharedFile:
 
 
 def _nobody_added(file: OpenFile, size: int) -> bool:
-    """True when it is certain that the old file is as it was opened, and always will be."""
+    """True only if the old file certainly is as it was opened, and nobody can change it any more."""
     alone = _nobody_writes(file)
     if alone is False:
         deadline = time.monotonic() + _PATIENCE_WITH_WRITERS
@@ -228,7 +230,7 @@ def _nobody_added(file: OpenFile, size: int) -> bool:
 
 
 def _nobody_writes(file: OpenFile) -> bool | None:
-    """Whether no process has the file open for writing; None where the system cannot tell."""
+    """Whether no process has the file open for writing; None if the system cannot tell."""
     if not hasattr(fcntl, "F_SETLEASE"):
         return None
     try:
@@ -244,13 +246,13 @@ def _nobody_writes(file: OpenFile) -> bool | None:
 
 # An append-only file of JSON records, one per line, each with a checksum of its own.
 #
-# A record that was appended survives the end of the process; with `sync` it also survives a power cut. A line cut
-# short by a crash was never acknowledged and is dropped by the next append; a line whose checksum is wrong is counted
-# and skipped, and the lines around it stay readable.
+# An appended record survives the end of the process and, with `sync`, also a power cut. A line cut short by a crash was
+# never acknowledged, so the next append drops it. A line with a wrong checksum is counted and skipped, and the lines
+# around it stay readable.
 
 _CHECK = b',"check":"'
-_TAIL = 8192
-_LARGEST = 1 << 30
+_TAIL = 8192  # bytes read from the end at first
+_LARGEST = 1 << 30  # bytes of a journal
 
 
 class Journal:
@@ -261,7 +263,7 @@ class Journal:
         self.name = name
 
     def append(self, records: Iterable[Record], *, sync: bool) -> Identity | None:
-        """Adds records at the end; returns what `identity` says now, or None where that cannot be found out."""
+        """Appends records; returns the new `identity`, or None if it cannot be determined."""
         lines = b"".join([encode_record(record) for record in records])
         with self._folder.open_for_append(self.name) as file:
             file.append(lines, sync=sync, size=_drop_unfinished_line(file))
@@ -271,13 +273,14 @@ class Journal:
                 return None
 
     def sync(self) -> None:
+        """Makes all records so far survive a power cut."""
         file = self._folder.open_file(self.name)
         if file is not None:
             with file:
                 file.sync()
 
     def withdraw(self, *record_ids: str) -> None:
-        """Takes the newest records back as far as they have these ids: what they say did not happen after all."""
+        """Removes the newest records as long as they have these ids, because their change did not happen after all."""
         with self._folder.open_for_append(self.name) as file:
             data = file.read(at_most=_LARGEST)
             end = len(data)
@@ -291,7 +294,7 @@ class Journal:
                 file.cut(end)
 
     def identity(self) -> Identity:
-        """Changes with every append and withdrawal, and with the rights and names of the file."""
+        """A value that changes with every append and withdrawal, and with the permissions and names of the file."""
         status = self._folder.status(self.name)
         return _identity(status) if status else (0, 0, 0, 0, 0)
 
@@ -314,7 +317,7 @@ class Journal:
                 length *= 8
 
     def mentions(self, word: str) -> bool:
-        """Whether some record may hold this text; quicker than reading them."""
+        """Whether a record may contain this text; faster than reading the records."""
         return f'"{word}"'.encode() in (self._folder.read(self.name, at_most=_LARGEST) or b"")
 
     def read(self) -> tuple[list[Record], int]:
@@ -323,7 +326,7 @@ class Journal:
         return seen.records, seen.damaged
 
     def read_on(self, before: ReadSoFar) -> ReadSoFar:
-        """What was appended since `before`; when the journal no longer begins with what was read then, all of it."""
+        """Reads what was appended since `before`, or everything if the journal no longer begins as it did then."""
         data = self._folder.read(self.name, at_most=_LARGEST) or b""
         start = before.size if zlib.crc32(data[: before.size]) == before.check else 0
         records, damaged = records_in(data[start:])
@@ -337,7 +340,7 @@ def _identity(status: os.stat_result) -> Identity:
 
 
 def _drop_unfinished_line(file: OpenFile) -> int:
-    """Where the last whole line ends; what follows it is cut off."""
+    """Cuts off an unfinished last line; returns where the last whole line ends."""
     size, length = file.status.st_size, 1
     while size:
         start = max(0, size - length)
@@ -360,13 +363,13 @@ def records_in(data: bytes) -> tuple[list[Record], int]:
 
 
 def encode_record(record: Record) -> bytes:
-    """The line of a log."""
+    """A record as a line of a journal, with its checksum."""
     body = encode(record, tight=True).encode("utf-8", "surrogatepass")[:-1]
     return b'%b%b%08x"}\n' % (body, _CHECK, zlib.crc32(body))
 
 
 def decode_record(line: bytes) -> Record | None:
-    """The record of a line without its end; None when it is damaged."""
+    """The record of a line without its line break; None if it is damaged."""
     body, separator, check = line.rpartition(_CHECK)
     if not separator or check != b'%08x"}' % zlib.crc32(body):
         return None
@@ -375,12 +378,12 @@ def decode_record(line: bytes) -> Record | None:
 
 
 def history_name(name: str) -> str:
-    """The journal beside a file."""
+    """The name of the journal that belongs to a file."""
     return f"{name}.history.jsonl"
 
 
 class LockedFile:
-    """A document that others write too, with its folder, its lock and its history; use it in a `with` block."""
+    """A document that others also write, with its folder, lock and history; use it in a `with` block."""
 
     __slots__ = ("folder", "journal", "lock", "shared")
 
@@ -397,11 +400,12 @@ class LockedFile:
         self.close()
 
     def close(self) -> None:
+        """Releases the lock and closes the folder."""
         self.lock.__exit__()
         self.folder.close()
 
 
-# The documents port over plain files: what `storage/postgres/documents` keeps in rows.
+# The documents port over plain files; `storage/postgres/documents` implements it over rows.
 
 
 class LocalDocuments:
@@ -416,7 +420,7 @@ class LocalDocuments:
         return LocalDocuments("/".join((self.path, *names)))
 
     def renew(self) -> None:
-        """Files are looked up each time."""
+        """Does nothing, because files are looked up each time."""
 
     def reading(self) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
@@ -437,7 +441,7 @@ _PASSING = (".lock", ".lock.queue", ".tmp", ".old", ".late", YOURS)
 
 
 def files_below(path: str) -> Iterator[str]:
-    """The documents in a folder, however deep; no links, and nothing that is ours for a moment."""
+    """The documents below a folder, without links, locks and temporary files."""
     for place, _, files in os.walk(path):
         for file in files:
             full = f"{place}/{file}"
@@ -486,7 +490,7 @@ class LocalFolder(Folder):
 
 
 class FileLease:
-    """The right to do something that takes long; the system gives it back when the process ends."""
+    """The right to do something that takes long; the system releases it when the process ends."""
 
     def __init__(self, folder: Folder, name: str) -> None:
         self._folder, self._name = folder, name
@@ -499,22 +503,24 @@ class FileLease:
         return self._held
 
     def give_back(self) -> None:
+        """Ends the lease."""
         self._held = False
         self._lock.__exit__()
 
     def is_taken(self) -> bool:
+        """Whether another process has the lease."""
         return is_held(self._folder, self._name)
 
 
 class Document:
-    """One small JSON document of a home that people edit as well: read when it changed, changed under its lock."""
+    """One small JSON document of a home that people also edit: read if it has changed, and changed under its lock."""
 
     def __init__(self, documents: Documents, name: str) -> None:
         self._documents, self._name = documents, name
         self._seen: tuple[tuple[int, ...], dict[str, Any]] = ((), {})
 
     def read(self) -> dict[str, Any]:
-        """What the document holds; {} when there is none. A file that is not JSON is an error that names it."""
+        """The content of the document; {} if there is none. A file that is not JSON is an error that names it."""
         folder = self._documents.open()
         if folder is None:
             return {}
@@ -526,7 +532,7 @@ class Document:
         return self._seen[1]
 
     def change(self, apply: Callable[[dict[str, Any]], Change]) -> Change:
-        """What `apply` makes of the document takes its place, durably; starts over when an editor saved meanwhile."""
+        """Lets `apply` change the document, and stores it durably; starts over if an editor saved it meanwhile."""
         with self._documents.create() as folder, folder.lock(f"{self._name}.lock", timeout=_LOCK_SECONDS):
             for _ in range(_TRIES):
                 before = folder.stamp(self._name)
@@ -551,6 +557,7 @@ _SUFFIX = ".json"
 
 
 def new_id() -> str:
+    """A short random id for a request."""
     return os.urandom(4).hex()
 
 
@@ -561,7 +568,7 @@ class Waiting:
         self._documents = documents
 
     def put(self, request_id: str, record: Mapping[str, Any]) -> None:
-        """Keeps a request; durable when it returns, and not listed when it raises."""
+        """Stores a request; it is durable when this returns, and not listed if this raises."""
         with self._documents.create() as folder:
             try:
                 folder.replace(request_id + _SUFFIX, encode(record).encode())
@@ -570,7 +577,7 @@ class Waiting:
                 raise
 
     def all(self, read: Callable[[str, dict[str, Any]], Request]) -> tuple[list[Request], list[str]]:
-        """What `read` makes of each id and record, and the files that it could not understand."""
+        """The results of `read` for each id and record, and the paths of files that it could not read."""
         folder = self._documents.open()
         if folder is None:
             return [], []
@@ -581,13 +588,14 @@ class Waiting:
                 if name.endswith(_SUFFIX) and not name.startswith("."):
                     try:
                         record = decode(folder.read(name, at_most=_LARGEST_REQUEST) or b"")
-                        # Never the id inside, which somebody could have made a path.
+                        # Not the id in the record: somebody could have put a path there.
                         found.append(read(name.removesuffix(_SUFFIX), record))
                     except (ValueError, KeyError, TypeError, AttributeError, RecursionError, UnsafePath):
                         unreadable.append(folder.join(name))
         return found, unreadable
 
     def drop(self, request_id: str) -> None:
+        """Removes a request that was answered, durably."""
         with self._documents.create() as folder:
             folder.remove(request_id + _SUFFIX)
             try:
@@ -599,7 +607,7 @@ class Waiting:
 
 
 def _take_back(folder: DocumentFolder, request_id: str, error: StorageError) -> None:
-    """Removes a request that may be in place and only not durable."""
+    """Removes a request that may be in place without being durable."""
     try:
         folder.remove(request_id + _SUFFIX)
     except StorageError:

@@ -1,4 +1,4 @@
-"""Private, durable files: everything a store does with the file system goes through a `Folder`.
+"""Private, durable files: all storage code accesses the file system through a `Folder`.
 
 A folder is opened once and its files are named relative to it, so a link that appears later cannot lead elsewhere.
 Files are 0600 and directories 0700 from the moment they exist, whatever the umask. Every failure is a `StorageError`
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 MIGRATION_FOLDER = ".migrating"  # in a home that is being built
 LOCK = "migration.lock"
-ARRIVING = ".arriving"  # after the name of the home: beside it, while two renames must happen and not one
+ARRIVING = ".arriving"  # suffix of a home's name: next to the home, while it takes two renames instead of one
 
 
-_RENAME_EXCHANGE = 2
+_RENAME_EXCHANGE = 2  # a flag of Linux's renameat2
 _renameat2: list[tuple[Callable[[int, tuple[object, ...]], int] | None, int]] = []  # looked up once
 
 
 def exchange(folder: int, one: str, other: str) -> bool:
-    """Swaps two names in an open folder; False when that did not work, as where the system has no such thing."""
+    """Swaps two names in an open folder; False if that failed, for example because the system cannot do it."""
     if not _renameat2:
         _renameat2.append(_find_renameat2())
     call, rename = _renameat2[0]
@@ -47,7 +47,7 @@ def exchange(folder: int, one: str, other: str) -> bool:
 
 
 def _find_renameat2() -> tuple[Callable[[int, tuple[object, ...]], int] | None, int]:
-    """How to call it and where it is; os has none, and all of ctypes would cost six times as much as its C half."""
+    """How to call renameat2, which `os` lacks; loading all of ctypes would take six times as long as its C half."""
     try:
         import _ctypes
 
@@ -56,29 +56,29 @@ def _find_renameat2() -> tuple[Callable[[int, tuple[object, ...]], int] | None, 
         return None, 0
 
 
-# Whether a process still runs, as far as anybody may ask.
+# Whether a process is still running, as far as the system lets us ask.
 
 
 def is_running(process: int) -> bool:
-    """False only when there is certainly no such process on this machine."""
+    """False only if there is certainly no such process on this machine."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except (OSError, OverflowError):  # somebody else's, which we may not signal; or no process number at all
+    except (OSError, OverflowError):  # another user's process, which we may not signal, or not a process number
         return True
     return True
 
 
-# The error output of a program that runs beside us: read to its end, so that the program never waits, and not kept.
+# The error output of a program that we started: read all the time, because the program would block on a full pipe.
 
-_KEPT = 4096  # bytes of its last words
+_KEPT = 4096  # bytes from the end
 _PIECE = 1 << 16
-_LAST_WAIT = 1.0  # seconds; a grandchild may hold the pipe open for as long as it likes
+_LAST_WAIT = 1.0  # seconds; a child of the program may keep the pipe open for any length of time
 
 
 class ErrorOutput:
-    """`file` is handed to the program; `last_words` are asked for when it has ended."""
+    """Collects the error output of a program, which gets `file`; `last_words` returns its end."""
 
     def __init__(self) -> None:
         reading, writing = os.pipe()
@@ -88,11 +88,13 @@ class ErrorOutput:
         self._reader.start()
 
     def last_words(self) -> str:
-        self.close()  # the pipe ends with the program only when our own end is closed
+        """The end of what the program wrote; called after it has ended."""
+        self.close()  # the reader sees the end of the pipe only once our own end is closed
         self._reader.join(_LAST_WAIT)
         return self._kept.decode("utf-8", "replace").strip()
 
     def close(self) -> None:
+        """Closes our end of the pipe."""
         self.file.close()
 
     def _read(self, reading: int) -> None:
@@ -136,7 +138,7 @@ class Folder:
 
     @classmethod
     def open(cls, path: str) -> Self | None:
-        """The folder, or None when it does not exist."""
+        """Opens a folder; None if it does not exist."""
         try:
             return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
         except FileNotFoundError:
@@ -146,7 +148,7 @@ class Folder:
 
     @classmethod
     def create(cls, path: str) -> Self:
-        """The folder, made private with its missing parents when it does not exist yet."""
+        """Opens a folder; creates it, with its missing parents, if it does not exist yet."""
         folder = cls.open(path)
         if folder is None:
             make_private_folders(path)
@@ -162,19 +164,22 @@ class Folder:
         self.close()
 
     def close(self) -> None:
+        """Closes the directory; safe to call twice."""
         if self._descriptor >= 0:
             _close(self._descriptor)
             self._descriptor = -1
 
     @property
     def descriptor(self) -> int:
+        """The open directory, for calls that take `dir_fd`."""
         return self._descriptor
 
     def join(self, name: str) -> str:
+        """The path of a file in the folder, for messages."""
         return f"{self.path}/{name}"  # called on every step, and os.path.join is twenty times slower
 
     def open_file(self, name: str) -> OpenFile | None:
-        """The named regular file, open for reading, or None when there is none."""
+        """Opens a regular file for reading; None if there is none."""
         try:
             descriptor = os.open(name, _READ, dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -184,6 +189,7 @@ class Folder:
         return OpenFile.checked(self.join(name), descriptor)
 
     def read(self, name: str, *, at_most: int) -> bytes | None:
+        """The content of a file, or None if there is none; a larger file than `at_most` is an error."""
         file = self.open_file(name)
         if file is None:
             return None
@@ -191,7 +197,7 @@ class Folder:
             return file.read(at_most=at_most)
 
     def write_new(self, name: str, data: bytes, *, sync: bool = True) -> int:
-        """Creates a file that must not exist yet and returns its inode; on failure nothing is left behind."""
+        """Creates a file that must not exist yet and returns its inode; a failure leaves nothing behind."""
         path = self.join(name)
         try:
             descriptor = os.open(name, _CREATE, PRIVATE_FILE, dir_fd=self._descriptor)
@@ -199,7 +205,7 @@ class Folder:
             raise explain("create", path, error) from error
         try:
             status = os.fstat(descriptor)
-            if stat.S_IMODE(status.st_mode) != PRIVATE_FILE:  # an odd umask took rights away from ourselves
+            if stat.S_IMODE(status.st_mode) != PRIVATE_FILE:  # a umask such as 777 took our own rights away
                 os.fchmod(descriptor, PRIVATE_FILE)
             _write_all(descriptor, data)
             if sync:
@@ -212,11 +218,12 @@ class Folder:
         return status.st_ino
 
     def replace(self, name: str, data: bytes) -> None:
-        """Puts `data` in place of the file, all or nothing, and returns when it would survive a power cut."""
+        """Replaces the content of a file, all or nothing; it survives a power cut when this returns."""
         # Threads of a server may replace the same file at once.
         temporary = f".{name}.{threading.get_native_id()}.{os.getpid()}.tmp"
         self.discard_abandoned()
         self.discard(temporary)
+        # The order matters: the content is durable before it gets its name, and the name before the write is reported.
         self.write_new(temporary, data)
         try:
             self.rename(temporary, name)
@@ -226,13 +233,14 @@ class Folder:
         self.sync()
 
     def discard_abandoned(self) -> None:
-        """Removes what a killed `replace` left behind."""
+        """Removes the temporary files that killed processes left behind."""
         for name in self.names():
             process = name.split(".")[-2] if name.startswith(".") and name.endswith(".tmp") else ""
             if process.isdecimal() and not is_running(int(process)):
                 self.discard(name)
 
     def open_for_append(self, name: str) -> OpenFile:
+        """Opens or creates a private file for appending; refuses links, pipes and files with a second name."""
         try:
             descriptor = os.open(name, _APPEND, PRIVATE_FILE, dir_fd=self._descriptor)
         except OSError as error:
@@ -250,6 +258,7 @@ class Folder:
         return file
 
     def status(self, name: str) -> os.stat_result | None:
+        """What the system says about a name, without following a link; None if there is no such file."""
         try:
             return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
         except FileNotFoundError:
@@ -258,13 +267,14 @@ class Folder:
             raise explain("look at", self.join(name), error) from error
 
     def rename(self, old: str, new: str) -> None:
+        """Gives a file a new name, replacing the file that has it; not durable before `sync`."""
         try:
             os.rename(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
         except OSError as error:
             raise explain("replace", self.join(new), error) from error
 
     def link(self, old: str, new: str) -> bool:
-        """Gives the file a second name; False where the file system has no such thing."""
+        """Gives the file a second name; False if the file system has no hard links."""
         try:
             os.link(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor, follow_symlinks=False)
         except OSError as error:
@@ -274,11 +284,11 @@ class Folder:
         return True
 
     def exchange(self, one: str, other: str) -> bool:
-        """Swaps two names in one step; False when that did not work, as where the system has no such thing."""
+        """Swaps two names in one step; False if that failed, for example because the system cannot do it."""
         return exchange(self._descriptor, one, other)
 
     def remove(self, name: str) -> bool:
-        """Removes the file; False when there was none."""
+        """Removes the file; False if there was none."""
         try:
             os.unlink(name, dir_fd=self._descriptor)
         except FileNotFoundError:
@@ -288,19 +298,21 @@ class Folder:
         return True
 
     def discard(self, name: str) -> None:
-        """Removes a file of ours that nobody needs; a failure leaves rubbish, never damage, so it is not reported."""
+        """Removes a file that is not needed any more; a failure only wastes space, so it is not reported."""
         try:
             os.unlink(name, dir_fd=self._descriptor)
         except OSError:
             return
 
     def names(self) -> list[str]:
+        """The names in the folder, sorted."""
         try:
             return sorted(os.listdir(self._descriptor))
         except OSError as error:
             raise explain("list", self.path, error) from error
 
     def sync(self) -> None:
+        """Makes created, renamed and removed names survive a power cut."""
         try:
             os.fsync(self._descriptor)
         except OSError as error:
@@ -308,7 +320,7 @@ class Folder:
 
 
 class OpenFile:
-    """An open regular file; `status` is what the system said when it was opened."""
+    """An open regular file; `status` is from the moment it was opened."""
 
     __slots__ = ("descriptor", "path", "status")
 
@@ -319,6 +331,7 @@ class OpenFile:
 
     @classmethod
     def checked(cls, path: str, descriptor: int) -> OpenFile:
+        """Takes over a descriptor if it is a regular file, and otherwise closes it and raises UnsafePath."""
         try:
             status = os.fstat(descriptor)
         except OSError as error:
@@ -336,18 +349,20 @@ class OpenFile:
         self.close()
 
     def close(self) -> None:
+        """Closes the file; safe to call twice."""
         if self.descriptor >= 0:
             _close(self.descriptor)
             self.descriptor = -1
 
     def look(self) -> os.stat_result:
-        """What the system says of it now."""
+        """The status of the file now."""
         try:
             return os.fstat(self.descriptor)
         except OSError as error:
             raise explain("look at", self.path, error) from error
 
     def read(self, *, at_most: int, start: int = 0) -> bytes:
+        """The content from `start` on; more than `at_most` bytes are an error."""
         pieces: list[bytes] = []
         position = start
         chunk = min(at_most, max(self.status.st_size - start, 0)) + 1
@@ -361,22 +376,22 @@ class OpenFile:
                         "look at what is in it and move it away"
                     )
                 if position == self.status.st_size:
-                    break  # one more byte was asked for and did not come
+                    break  # the chunk was one byte longer than the file, so this was the end
         except OSError as error:
             raise explain("read", self.path, error) from error
         return b"".join(pieces)
 
     def read_piece(self, start: int, length: int) -> bytes:
-        """These bytes, or as many of them as there are."""
+        """Up to `length` bytes from `start` on."""
         try:
             return os.pread(self.descriptor, length, start)
         except OSError as error:
             raise explain("read", self.path, error) from error
 
     def append(self, data: bytes, *, sync: bool, size: int | None = None) -> None:
-        """Adds `data` at the end, durably with `sync`; a failed attempt leaves the old end in place.
+        """Appends `data`, durably with `sync`; on a failure, the file is cut back to its old size.
 
-        `size` is where that end is, for a caller who has just looked.
+        `size` is that old size, if the caller already knows it.
         """
         if size is None:
             size = self.look().st_size
@@ -389,12 +404,14 @@ class OpenFile:
             raise explain("append to", self.path, error) from error
 
     def sync(self) -> None:
+        """Makes the content survive a power cut."""
         try:
             _sync_data(self.descriptor)
         except OSError as error:
             raise explain("make durable", self.path, error) from error
 
     def cut(self, size: int) -> None:
+        """Shortens the file to `size`; a failure is harmless and ignored."""
         try:
             os.ftruncate(self.descriptor, size)
         except OSError:
@@ -402,7 +419,7 @@ class OpenFile:
 
 
 def read_private(path: str, *, at_most: int) -> bytes | None:
-    """The content of a file in a private folder; None when there is no such file, or no such folder."""
+    """The content of a file in a private folder; None if there is no such file or folder."""
     folder = Folder.open(os.path.dirname(path))
     if folder is None:
         return None
@@ -411,6 +428,7 @@ def read_private(path: str, *, at_most: int) -> bytes | None:
 
 
 def make_private_folders(path: str) -> None:
+    """Creates a folder and its missing parents, private and durable."""
     missing: list[str] = []
     current = os.path.abspath(path)
     while not os.path.isdir(current):
@@ -420,7 +438,8 @@ def make_private_folders(path: str) -> None:
         try:
             os.mkdir(folder, PRIVATE_FOLDER)
             os.chmod(folder, PRIVATE_FOLDER)
-            _sync_folder(os.path.dirname(folder))  # or a power cut takes the folder with all that is synced inside it
+            # Otherwise, a power cut could remove the folder with everything that was synced inside it.
+            _sync_folder(os.path.dirname(folder))
         except FileExistsError:
             continue  # another process was faster
         except OSError as error:
@@ -440,7 +459,7 @@ def explain(action: str, path: str, error: OSError) -> StorageError:
 
 @contextlib.contextmanager
 def explained(action: str, path: str) -> Iterator[None]:
-    """Around an operation on many files: whatever the system refuses in it comes out as a typed error."""
+    """Turns every OSError of an operation on many files into a typed error."""
     try:
         yield
     except OSError as error:
@@ -478,11 +497,11 @@ def _kind(mode: int) -> str:
     return next((name for test, name in kinds if test(mode)), "a device")
 
 
-# Takes rights away that others should not have.
+# File permissions that others should not have.
 
 
 def keep_private(path: str) -> bool:
-    """Takes group and others' rights away from a file or folder of ours; True when there were any."""
+    """Removes the permissions of group and others from a file or folder; True if there were any."""
     try:
         mode = stat.S_IMODE(os.lstat(path).st_mode)
         if not mode & 0o077:
@@ -496,7 +515,7 @@ def keep_private(path: str) -> bool:
 
 
 def readable_by_others(folder: str) -> list[str]:
-    """The folder and everything below it that is not for its owner alone; links are left out."""
+    """The paths of the folder and of everything below it that others may access; links are left out."""
     paths = [folder]
     for place, folders, files in os.walk(folder):
         paths += [os.path.join(place, name) for name in (*folders, *files)]
@@ -511,7 +530,7 @@ def _is_open(path: str) -> bool:
     return not stat.S_ISLNK(mode) and bool(mode & 0o077)
 
 
-# What was read of a file or of a log, enough to tell later whether somebody else changed it.
+# What was read from a file or a log: enough to see later whether somebody else changed it.
 
 
 @value
@@ -524,9 +543,11 @@ class Fingerprint:
 
     @classmethod
     def of(cls, data: bytes, inode: int) -> Fingerprint:
+        """The fingerprint of a file with this content and inode."""
         return cls(size=len(data), check=zlib.crc32(data), inode=inode)
 
     def same_bytes(self, other: Fingerprint) -> bool:
+        """Whether both were taken of the same content, whichever file it was in."""
         return self.size == other.size and self.check == other.check
 
     def begins(self, data: bytes) -> bool:
@@ -535,7 +556,7 @@ class Fingerprint:
 
 
 class Seen:
-    """What was read, with the file kept open so that late appends to it can still be noticed."""
+    """A file as it was read; it stays open, so that even appends after its replacement are noticed."""
 
     __slots__ = ("data", "file", "fingerprint")
 
@@ -546,10 +567,12 @@ class Seen:
 
     @property
     def exists(self) -> bool:
+        """Whether there was a file at all."""
         return self.file is not None
 
     @property
     def modified_at(self) -> float:
+        """When the file was last written; 0 if there was none."""
         return self.file.status.st_mtime if self.file is not None else 0.0
 
     def __enter__(self) -> Self:
@@ -562,7 +585,7 @@ class Seen:
 
 @value
 class OldVersion:
-    """A replaced version: its hidden name, what it was then, what it holds now, and when it was written."""
+    """A replaced version: its hidden name, its fingerprint then, its content now, and when it was written."""
 
     name: str
     then: Fingerprint
@@ -571,13 +594,13 @@ class OldVersion:
     written_at: float
 
     def added(self) -> bytes | None:
-        """What somebody appended to it after it was replaced; None when they overwrote it instead."""
+        """What another program appended after the replacement; None if it overwrote the file instead."""
         return self.data[self.then.size :] if self.then.begins(self.data) else None
 
 
 @value
 class ReadSoFar:
-    """Records that were read, and how far: `goes_on` when they follow those of an earlier reading."""
+    """Records read from a log, and how far it was read; `goes_on` if they continue an earlier reading."""
 
     records: list[Record]
     damaged: int
@@ -589,8 +612,9 @@ class ReadSoFar:
 NOTHING_READ = ReadSoFar(records=[], damaged=0, size=0, check=0)
 
 
-# Reads a text file that anybody may have put there: never blocks, never reads without bound, never raises.
+# Reads a text file that anybody may have put there: never blocks, never reads without limit, never raises.
 
+# What is read of both ends of a larger file.
 HEAD_BYTES = 262_144
 TAIL_BYTES = 65_536
 _GARBAGE = 0.1  # share of undecodable characters from which a file counts as binary
@@ -598,11 +622,11 @@ _GARBAGE = 0.1  # share of undecodable characters from which a file counts as bi
 
 @value
 class ForeignText:
-    """`text` is None when the file could not be used; `note` says why, or what is odd about the text."""
+    """The text of a file of unknown origin; None if it is not usable. `note` says why, or what is unusual about it."""
 
     text: str | None
     note: str = ""
-    exact: bool = False  # nothing of the file is missing or was replaced, so the text may be written back
+    exact: bool = False  # the text is complete and unchanged, so it may be written back
 
 
 def read_foreign(
@@ -612,9 +636,9 @@ def read_foreign(
     whole: int = HEAD_BYTES + TAIL_BYTES,
     in_real_directory: bool = False,
 ) -> ForeignText:
-    """The file's text; of one larger than `whole` bytes its two ends. A link that leaves `inside` is not followed.
+    """Reads a file's text, or both ends if it is larger than `whole` bytes; follows no link that leaves `inside`.
 
-    `in_real_directory` says that no directory on the way from `inside` is a link, which saves resolving the path.
+    `in_real_directory` says that no directory between `inside` and the file is a link, which saves resolving the path.
     """
     try:
         if in_real_directory and not os.path.islink(path):
@@ -634,6 +658,7 @@ def read_foreign(
 
 
 def is_inside(path: str, directory: str) -> bool:
+    """Whether a resolved path is the directory or below it."""
     return path == directory or path.startswith(directory.rstrip(os.sep) + os.sep)
 
 
@@ -650,7 +675,7 @@ def _read(real: str, whole: int) -> tuple[int, bytes]:
         return status.st_size, head + (file.read(TAIL_BYTES) or b"")
 
 
-# Somebody may swap the file for a pipe after the check: without O_NONBLOCK the open itself would wait for a writer.
+# Another program may replace the file by a pipe after the check; without O_NONBLOCK, `open` would wait for a writer.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 
 
@@ -680,7 +705,7 @@ def _decode(data: bytes, size: int) -> ForeignText:
 
 
 def _decode_ends(data: bytes, size: int) -> ForeignText:
-    # Both cuts may go through the middle of a character.
+    # Both cuts may be in the middle of a character.
     head = codecs.getincrementaldecoder("utf-8")("replace").decode(data[:HEAD_BYTES])
     tail = data[HEAD_BYTES:].lstrip(_CONTINUATION).decode("utf-8", "replace")
     note = f"it has {size:,} bytes and only its first and last part were read"
@@ -695,7 +720,7 @@ def _with_replacements(text: str, note: str = "") -> ForeignText:
     return ForeignText(text=_lines(text), note="; ".join([*notes, note] if note else notes))
 
 
-_CONTINUATION = bytes(range(0x80, 0xC0))
+_CONTINUATION = bytes(range(0x80, 0xC0))  # UTF-8 bytes that continue a character
 _WIDE = (  # the longer marks first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),

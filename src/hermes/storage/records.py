@@ -1,4 +1,4 @@
-"""Sessions and messages as records: what every storage engine keeps, and how a message becomes a row and comes back."""
+"""Sessions and messages as records: what every storage engine stores, and how a message becomes a row and back."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from hermes.safety.fence import storable
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# Message ids are given out in blocks of 32, and a block belongs to one session: an id tells its session and its place.
+# Message ids are given out in blocks of 32, each to one session. So an id shows its session and place without a lookup
+# per message, and the rows of a session lie together.
 BLOCK_BITS = 5
 BLOCK = 1 << BLOCK_BITS
 LIVE, COMPACTED, REWOUND = 0, 1, 2
-STATE_BITS = 3
+STATE_BITS = 3  # the bits of `state` that contain one of these
 TIMED = 4  # the message itself carried its timestamp
 COLUMNS = "id, role, state, timestamp, content, name, tool_calls, tool_call_id, token_count, extra, checksum"
-_JSON_MARK = "\x00json:"
+_JSON_MARK = "\x00json:"  # before content that is not text; no text begins with a NUL, see `_storable`
 _OWN_COLUMNS = frozenset(("role", "content", "name", "tool_calls", "tool_call_id", "timestamp", "token_count"))
 
 _ROLES = ("user", "assistant", "tool", "system")
@@ -32,7 +33,7 @@ Row = tuple[int, str, int, float, str | None, str | None, str | None, str | None
 
 
 class StoredMessage(NamedTuple):
-    """A message read back; `damaged` means its checksum failed, and then `message` holds no content at all."""
+    """A message read back; if its checksum fails, it is `damaged`, and `message` has no content at all."""
 
     id: int
     place: int
@@ -45,11 +46,12 @@ class StoredMessage(NamedTuple):
 
     @property
     def text(self) -> str:
+        """The text of the message as a person reads it."""
         return readable(self.message.get("content"))
 
 
 def encode(message_id: int, message: Mapping[str, Any], timestamp: float, session: int) -> Row:
-    """The row of a message; raises TypeError or ValueError when it is not a message."""
+    """The row of a message; raises TypeError or ValueError if it is not a valid message."""
     role = message.get("role")
     if role not in _ROLES and (not isinstance(role, str) or not role or not _storable(role)):
         raise ValueError(f"a message needs a role (user, assistant, tool, system), not {role!r}")
@@ -59,7 +61,7 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float, sessio
     known = message.keys() <= _OWN_COLUMNS
     extra = {} if known else {key: value for key, value in message.items() if key not in _OWN_COLUMNS}
     if content is None and "content" in message:
-        extra["content"] = None  # a null that was said stays apart from a key that was not there
+        extra["content"] = None  # keeps an explicit null apart from a missing key
     calls = message.get("tool_calls")
     if "tool_calls" in message and not calls:
         extra["tool_calls"] = calls
@@ -72,6 +74,7 @@ def encode(message_id: int, message: Mapping[str, Any], timestamp: float, sessio
 
 
 def decode(row: Row, place: int, session: int) -> StoredMessage:
+    """The message of a row as it was stored, unless its checksum shows damage."""
     message_id, role, state, timestamp, content, name, calls, call_id, tokens, extra, stored = row
     kind = state & STATE_BITS
     if checksum(row[:-1], session) != stored:
@@ -95,27 +98,30 @@ def decode(row: Row, place: int, session: int) -> StoredMessage:
 
 
 def checksum(fields: tuple[Any, ...], session: int) -> int:
+    """The checksum of a row of this session, over its text and its position."""
     return bound(unbound(fields), session)
 
 
 def bound(checksum_without_session: int, session: int) -> int:
-    """Ties a message to its session, so that text under a wrong session fails, and a lost session can be tried out."""
+    """Ties a checksum to a session, so that a row in the wrong session fails, and repair can try out lost sessions."""
     return zlib.crc32(b"\x1f%d" % session, checksum_without_session)
 
 
 def unbound(fields: tuple[Any, ...]) -> int:
-    # The state is left out: compaction and rewinding change it in place, and it is no part of what was said.
+    """The checksum of the row alone, before it is tied to a session."""
+    # The state is left out: compaction and rewinding change it in place, and it is not part of what was said.
     message_id, role, _, timestamp, content, name, calls, call_id, tokens, extra = fields
     head = f"{message_id}\x1f{role}\x1f{timestamp}\x1f{name}\x1f{call_id}\x1f{tokens}\x1f{calls}\x1f{extra}\x1f"
     return zlib.crc32((content or "").encode("utf-8", "replace"), zlib.crc32(head.encode("utf-8", "replace")))
 
 
 def unpacked(content: str) -> Any:
+    """The content of a message from its column: text, or the parts that were packed as JSON."""
     return _opened(content[len(_JSON_MARK) :]) if content.startswith(_JSON_MARK) else content
 
 
 def readable(content: Any) -> str:
-    """The words of a content: the text itself, or every text part of a list of parts."""
+    """The text of a content: the text itself, or every text part of a list of parts."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -124,15 +130,15 @@ def readable(content: Any) -> str:
 
 
 def said(row_content: str | None, name: str | None) -> str:
-    """What the first index holds of a message: who speaks, and what."""
+    """The text of a message for the index of what was said: who speaks, and what."""
     text = readable(unpacked(row_content)) if row_content else ""
     return f"{name}: {text}" if name else text
 
 
 def called(tool_calls: str | None) -> str:
-    """Tool names and arguments as words; arguments are JSON inside JSON, so they are opened twice.
+    """Tool names and arguments as words; arguments are JSON inside JSON, so they are decoded twice.
 
-    What a tool that looks into the past was asked is left out: a question that was searched for is no answer to it.
+    The arguments of tools that search the past are left out: an earlier search for a question does not answer it.
     """
     if not tool_calls:
         return ""
@@ -140,7 +146,7 @@ def called(tool_calls: str | None) -> str:
 
 
 def only_looks_back(row: Row) -> bool:
-    """Whether a message says nothing and calls nothing but tools that look into the past."""
+    """Whether a message says nothing and calls only tools that search the past."""
     content, calls = row[4], row[6]
     return bool(calls) and not content and all(_looks_back(word) for word in called(calls).split())
 
@@ -172,7 +178,7 @@ def _argument_words(arguments: Any) -> Iterator[str]:
 
 
 def _strings(value: Any, *, inside_data: bool) -> Iterator[str]:
-    """Texts inside parts or arguments; of message parts only what a person reads, not their kinds and addresses."""
+    """The texts in parts or arguments; of message parts only what a person reads, not their types and addresses."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -190,7 +196,7 @@ def _strings(value: Any, *, inside_data: bool) -> Iterator[str]:
 
 
 def _text_or_extra(message: Mapping[str, Any], key: str, extra: dict[str, Any]) -> str | None:
-    """A text for its own column; anything else that stands under the key goes to the other keys."""
+    """A text for its own column; any other value of the key goes to `extra`."""
     value = message.get(key)
     if isinstance(value, str) and _storable(value):
         return value
@@ -226,7 +232,7 @@ _scan = json.JSONDecoder().raw_decode
 
 
 def _opened(packed: str) -> Any:
-    """What `_dumps` packed: it wrote no white space around the value, so none is looked for."""
+    """Decodes what `_dumps` wrote; there is no white space around the value, so none is skipped."""
     return _scan(packed)[0]
 
 
@@ -236,14 +242,14 @@ def _dumps(value: Any) -> str:
 
 
 def _storable(text: str) -> bool:
-    """False for lone surrogates, which UTF-8 cannot hold, and for what would be mistaken for packed JSON."""
+    """False for lone surrogates, which UTF-8 cannot encode, and for text that looks like packed JSON."""
     if text.isascii():
         return not text.startswith("\x00")
     return scrub(text) is text and not text.startswith("\x00")
 
 
 class Prepared(NamedTuple):
-    """Messages as rows, and what their session counts of them."""
+    """Messages as rows, with the values that their session counts and shows."""
 
     rows: list[Row]
     calls: int
@@ -254,7 +260,7 @@ class Prepared(NamedTuple):
 def prepared(
     ids: Sequence[int], messages: Sequence[Mapping[str, Any]], session: int, *, now: float, preview: str | None
 ) -> Prepared:
-    """`preview` is what the session shows already, if anything was said in it."""
+    """Makes rows of messages; `preview` is the one that the session already has, if any."""
     times = [moment(message.get("timestamp"), now) for message in messages]
     messages = [storable(message) for message in messages]
     return Prepared(
@@ -265,23 +271,26 @@ def prepared(
     )
 
 
-_PREVIEW = 60
-_OF_ONE_WORD = 8
-_LATEST = 1e12  # seconds; what is larger is no time
+_PREVIEW = 60  # characters
+_OF_ONE_WORD = 8  # characters shown of a text that is one long word, which may be a key
+_LATEST = 1e12  # seconds; a larger number is not a time
 
 
 def moment(given: Any, now: float) -> float:
+    """A time as given, or `now` if it is not a plausible time."""
     if isinstance(given, int | float) and not isinstance(given, bool) and abs(given) < _LATEST:
         return float(given)
     return now
 
 
 def calls(message: Mapping[str, Any]) -> int:
+    """How many tool calls a message contains."""
     calls = message.get("tool_calls")
     return len(calls) if isinstance(calls, list | tuple) else int(bool(calls))
 
 
 def preview_of(messages: Sequence[Mapping[str, Any]]) -> str | None:
+    """The beginning of the first message of a person, which lists of sessions show."""
     for message in messages:
         if message.get("role") == "user":
             return beginning(scrub(readable(message.get("content"))))
@@ -289,12 +298,12 @@ def preview_of(messages: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def beginning(text: str) -> str:
-    """How a text begins; no word is cut through, because nobody could tell that half a key was one."""
+    """The beginning of a text; cuts no word, because a mask does not recognise half a key."""
     shown = " ".join(text.split())
     if len(shown) <= _PREVIEW:
         return shown
     whole, _, begun = shown[: _PREVIEW + 1].rpartition(" ")
-    if not begun.isascii():  # scripts without spaces, which no key is written in
+    if not begun.isascii():  # scripts without spaces, which keys never use
         whole = shown[:_PREVIEW]
     return f"{whole or shown[:_OF_ONE_WORD]}..."
 
@@ -314,7 +323,7 @@ COUNTERS = (
     "actual_cost_usd",
 )
 PLAIN = ("model", "project", "cwd", "ended_at", "end_reason", "archived", *COUNTERS)
-# Control and invisible characters have no place in a name that is shown in lists and typed again.
+# Control and invisible characters: a title is shown in lists and typed again.
 _UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u00ad\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ud800-\udfff]")
 _NUMBERED = re.compile(r" #(\d+)$")
 
@@ -350,7 +359,7 @@ class Session(NamedTuple):
     estimated_cost_usd: float | None
     actual_cost_usd: float | None
     activity: int
-    damaged: bool = False  # what it shows was altered on disk, so title, preview and source are left out
+    damaged: bool = False  # its checksum failed, so title, preview and source are left out
 
 
 SESSION_COLUMNS = (*(name for name in Session._fields if name != "damaged"), "listed")
@@ -365,7 +374,7 @@ class Created(NamedTuple):
 
 
 def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """Numbers in their order as runs that rise by one."""
+    """Numbers in their order as (first, last) of runs that rise by one."""
     found: list[tuple[int, int]] = []
     for number in numbers:
         if found and number == found[-1][1] + 1:
@@ -376,6 +385,7 @@ def runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def clean_title(title: str | None) -> str | None:
+    """The title in one line, without invisible characters, and not too long; None if nothing is left."""
     if title is None:
         return None
     return " ".join(_UNSEEN.sub(" ", title).split())[:TITLE_LENGTH].strip() or None
@@ -392,9 +402,10 @@ def numbered_title(base: str, taken: Iterable[str]) -> str:
     number = f" #{max([1, *numbers]) + 1}"
     if len(base) + len(number) <= TITLE_LENGTH:
         return base + number
-    # A title that was cut behind its number could neither be typed again nor be counted on.
+    # Shorten the title, not the number: numbers keep titles apart.
     return base[: TITLE_LENGTH - len(number)].rstrip() + number
 
 
 def new_id(now: float) -> str:
+    """An id for a session: a time that people can read, and random digits."""
     return f"{time.strftime('%Y%m%d_%H%M%S', time.localtime(now))}_{os.urandom(4).hex()}"
