@@ -1,12 +1,12 @@
-"""Keeps a session inside the model's window: what hosts and the loop call, and the one function that compacts.
+"""Keeps a session inside the model's window: decides when to compact, runs the context engine, stores the result.
 
-    the lease is taken → providers: on_pre_compress, unless there is nothing to take out → compress →
+    take the lease → providers: on_pre_compress, unless there is nothing to take out → compress →
     providers and engine: on_session_end → archive, and rotate or replace, in one transaction →
     engine: on_session_start → providers: on_session_switch →
     a `Compacted` event, and one notice for the person
 
-Where a model would be asked for the summary, that happens in a thread before it is needed (`Preparation`), and no turn
-waits for it unless the window is full. The model is told nothing about a filling window; it finds the block.
+If a model writes the summary, a thread asks it before the summary is needed (`Preparation`), so that no turn waits for
+it unless the window is full. The conversation's model gets no warning about a filling window; it only sees the block.
 """
 
 from __future__ import annotations
@@ -74,27 +74,27 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 
-BREAKER = "breaker"  # the name under which a session's breaker is kept
-_WINDOW = "window"  # and what fits a model's window, where its provider has said so
+BREAKER = "breaker"  # key prefix of a session's breaker in the database
+_WINDOW = "window"  # key prefix of the window that a provider stated when it refused a request
 
 
-_LAST_EXCHANGE = 2  # messages that stay, however few may
+_LAST_EXCHANGE = 2  # newest messages that always stay
 _ABORTED = (
     "and compression.abort_on_summary_failure is set, so the conversation stays as it is. `/compress` tries again;"
     " set it to false to continue with an extract of the conversation's own words."
 )
-_USED_AGAIN = 24  # names used meanwhile that a prepared block can be told; with more it is about something else
-_PASSES = 3  # attempts to fit after a model said that it was too much
-_STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume when it does not say how much is
+_USED_AGAIN = 24  # names used meanwhile that are added to a prepared block; with more, the block is out of date
+_PASSES = 3  # compactions tried after a model refused a request as too long
+_STEPS = (256_000, 128_000, 64_000, 32_000, 16_000, 8_000)  # windows to assume when it does not state its limit
 
 
 def written_messages(
     done: Compaction, announced: dict[str, int], number: int, why: str, *, prompt: Prompt | None, outside: str
 ) -> list[dict[str, Any]]:
-    """The messages of the new context; those that are written hold text from `outside` when any was in front of us.
+    """The messages of the new context; those the compaction wrote are marked with the source of text from `outside`.
 
-    The first that is written remembers how many compactions there were, what it stands for and why, and what the
-    rebuilt prompt has told.
+    The first of these records the number of compactions, what was replaced and why, and which changes of memory the
+    rebuilt prompt contains.
     """
     messages = [
         {**message, OUTSIDE: outside} if number is None else dict(message)
@@ -113,9 +113,10 @@ def written_messages(
 
 
 class Preparation:
-    """A compaction of the messages there are now, made in a thread while the conversation goes on.
+    """A compaction of the current messages, prepared in a thread while the conversation continues.
 
-    It writes nothing: `Compactor` commits it when it is needed and still fits. Killed before, nothing has happened.
+    It stores nothing: `Compactor` commits it when it is needed and still fits. If the process is killed before that,
+    nothing has changed.
     """
 
     def __init__(self, host: Host, ours: ContextCompressor, tokens: int, cut: Cut | None) -> None:
@@ -133,18 +134,20 @@ class Preparation:
 
     @property
     def running(self) -> bool:
+        """Whether the thread is still at work."""
         return self._thread.is_alive()
 
     def wait(self) -> None:
+        """Waits until the compaction is prepared or has failed."""
         self._thread.join()
 
     def stands_for(self, context: Context, window: int) -> bool:
-        """Whether the context still begins with these messages, for a model with the same window."""
+        """Whether the context still begins with the prepared messages and the window is the same."""
         return context.ids[: len(self.ids)] == self.ids and window == self.ours.context_length
 
     def result(self, context: Context) -> tuple[Compaction, int]:
-        """The compaction with what was said since behind it, and how many names used since it had to be told."""
-        assert self.done is not None  # noqa: S101 - whoever asks has looked
+        """The compaction followed by all messages since, and how many names used since then its block lacks."""
+        assert self.done is not None  # noqa: S101 - callers check `done` first
         since, numbers = context.said()[len(self.ids) :], context.ids[len(self.ids) :]
         numbered = dict(zip(self.ids, self.messages, strict=True))
         lines = used_again(since, {number: numbered[number] for number in self.done.replaced}, self.done.messages)
@@ -163,10 +166,10 @@ class Preparation:
 
 
 class Compactor:
-    """Decides when a session is compacted, and does it."""
+    """Decides when a session is compacted, compacts it, and stores the result in one transaction."""
 
     def __init__(self, host: Host, parts: SessionParts, window: int, real: tuple[int, int] | None = None) -> None:
-        """`window` is believed to be the model's; `real` is what a provider last counted, and for how many messages."""
+        """`window` is the assumed window of the model; `real` is a provider's last count, and for how many messages."""
         self.happened: list[Compacted] = []
         self._host = host
         self._parts = parts
@@ -178,13 +181,14 @@ class Compactor:
         self._model: Model | None = None
         self._engine: ContextEngine | None = None
         self._stored = Breaker()
-        self._stand_in_breaker = Breaker()  # of the built-in compressor, where it stands in for an engine without one
+        self._stand_in_breaker = Breaker()  # for the built-in compressor when it replaces an engine without a breaker
         self._believe(host.model, window)
 
-    # --- what the loop and the session ask ---------------------------------------------------------------------------
+    # --- calls of the loop and the session ---------------------------------------------------------------------------
 
     @property
     def engine(self) -> ContextEngine:
+        """The context engine, started on first use with the stored breaker and the models for summaries."""
         if self._engine is None:
             choice = self._parts.engine
             self._engine = choice.engine
@@ -200,7 +204,7 @@ class Compactor:
         return self._engine
 
     def use_model(self, model: Model) -> None:
-        """From now on this model answers, and may be asked for a summary when the helper cannot."""
+        """Switches to the model that answers from now on; it also writes summaries when the helper cannot."""
         if model is self._model:
             return
         before = self.window
@@ -213,7 +217,7 @@ class Compactor:
                 self._call(self._engine.update_model, model.name, self.window)
 
     def counted(self, usage: Usage) -> None:
-        """What the provider counted for the request that ended with the newest message."""
+        """Takes the provider's count for the request that ended with the newest message."""
         if not usage.input_tokens:
             return
         self._real = (usage.input_tokens, len(self._host.context.messages))
@@ -225,29 +229,30 @@ class Compactor:
         self._store_breaker()
 
     def moved(self) -> None:
-        """The conversation is in another database now, which an engine of somebody else may read."""
+        """Uses the database to which the conversation moved; engines that read the database are started again."""
         self._contexts = Contexts(self._parts.database)
         if self._engine is not None and type(self._engine) is not ContextCompressor:
             self._start()
 
     def close(self) -> None:
-        """Tells an engine that was used that the session ends, after the providers."""
+        """Notifies the engine, if it was used, of the end of the session; call it after the providers are closed."""
         if self._engine is not None:
             self._call(self._engine.on_session_end, self._host.id, self._host.context.said())
 
     @property
     def real_tokens(self) -> int:
+        """The size of the last request as the provider counted it; 0 if it has not since the last compaction."""
         return self._real[0] if self._real else 0
 
     def tokens(self) -> int:
-        """Size of the next request: what was counted, and an estimate of what came since."""
+        """The size of the next request: the provider's last count plus an estimate of what was added since."""
         if self._real is not None:
             tokens, messages = self._real
             return tokens + self._host.context.tokens(messages)
         return self._host.overhead() + estimate(self._host.system_prompt) + self._host.context.tokens()
 
     def fit(self, request: Request, too_long: ContextTooLong | None) -> Request:
-        """The request itself, or a shorter one; a failure here leaves it as it is."""
+        """Returns the request, or a shorter one after a compaction; a failed compaction leaves it unchanged."""
         before = len(self.happened)
         if too_long is not None:
             self._make_it_fit(too_long)
@@ -258,7 +263,7 @@ class Compactor:
         return self._host.request() if len(self.happened) > before else request
 
     def preflight(self) -> None:
-        """The safety net before a message is handled."""
+        """Compacts before a message is handled if the window is nearly full or there are too many messages."""
         settings, messages = self._parts.settings, len(self._host.context.messages)
         if messages < HYGIENE_MESSAGES or not settings.flag("compression.enabled"):
             return
@@ -270,26 +275,26 @@ class Compactor:
             return
         engine = self.engine
         if not isinstance(engine, ContextCompressor) or not engine.breaker.blocks(tokens, window):
-            # Too many messages may be few tokens: then it is their number that decides what stays, and half as many do.
+            # Many messages may be few tokens, so here the cut goes by their number: half of the limit stays.
             first = engine.protect_first_n
             last = max(most // 2 - first - 1, _LAST_EXCHANGE)
             cut = None if full else newest(self._host.context.said(), first, last)
             self._make_room("hygiene", tokens, in_place=True, cut=cut)
 
-    # --- one that is prepared ----------------------------------------------------------------------------------------
+    # --- a prepared compaction ----------------------------------------------------------------------------------------
 
     def wait(self) -> None:
-        """Waits for a compaction that is being prepared; it is committed when it is needed."""
+        """Waits for a compaction that is being prepared; it is only committed when it is needed."""
         if self._ahead is not None:
             self._ahead.wait()
 
     def commit_if_ready(self) -> None:
-        """At the end of a session: what was prepared and would be committed before the next answer is not lost."""
+        """Commits a prepared compaction that is due; called at the end of a session, so that it is not lost."""
         if self._ahead is not None and self.engine.should_compress(self.tokens()):
             self._commit_ahead("threshold", in_place=None, full=False)
 
     def _make_room(self, why: str, tokens: int, *, in_place: bool | None = None, cut: Cut | None = None) -> None:
-        """Commits what was prepared, or prepares it: a turn waits only when the window is full, or nobody is asked."""
+        """Commits a prepared compaction or prepares one; compacts at once if the window is full or no model is used."""
         full = tokens >= self.window * HYGIENE_THRESHOLD
         if full:
             self.wait()
@@ -304,7 +309,7 @@ class Compactor:
             self._prepare(tokens)
 
     def _prepare(self, tokens: int, cut: Cut | None = None) -> bool:
-        """Whether a compaction is ready or being prepared now; False when there is no model to wait for."""
+        """Starts to prepare a compaction unless one is ready or running; False when no model would be called."""
         if self._ahead is not None:
             if self._ahead.running or self._ahead.stands_for(self._host.context, self.window):
                 return True
@@ -319,7 +324,7 @@ class Compactor:
         return True
 
     def _commit_ahead(self, why: str, *, in_place: bool | None, full: bool) -> bool:
-        """Whether there is nothing left to do: what was prepared is committed, or was not worth it."""
+        """Commits the prepared compaction; False when there is none or it no longer fits, so that another is needed."""
         ahead = self._ahead
         if ahead is None or ahead.running:
             return False
@@ -329,7 +334,7 @@ class Compactor:
         fits = ahead.done is not None and ahead.stands_for(self._host.context, self.window)
         done, used = ahead.result(self._host.context) if fits else (None, 0)
         if used > _USED_AGAIN and not full:
-            done = None  # the work went elsewhere meanwhile: a summary that knows it is better
+            done = None  # the topic changed meanwhile, so a new summary is better
         self._take_over(done, ahead.ours.breaker)
         if done is None or not done.changed:
             self._store_breaker()
@@ -355,11 +360,12 @@ class Compactor:
         in_place: bool | None = None,
         cut: Cut | None = None,
     ) -> Compacted | None:
-        """Compacts, or says in a notice why not; StorageError when another process is compacting it."""
+        """Compacts now, or says in a notice why not; StorageError if another process is compacting the session."""
         host = self._host
         with self._leased():
             if self._went_on_elsewhere():
                 return None
+            # Providers get the messages before they leave the context, because their answer goes into the summary.
             told = self._will_be_asked(force=force, cut=cut)
             recalled = host.boundary.on_pre_compress(host.context.said()) if told else ""
             done = self._compress(focus=focus, force=force, memory_context=recalled, cut=cut)
@@ -375,7 +381,7 @@ class Compactor:
             return None
 
     def _will_be_asked(self, *, force: bool, cut: Cut | None) -> bool:
-        """Whether somebody will summarise with what providers say; without a model they are told when it is certain."""
+        """Whether a summary will use what providers return; otherwise they are notified once something is taken out."""
         engine, context = self.engine, self._host.context
         messages = context.said()
         settled = settled_until(messages)
@@ -387,7 +393,7 @@ class Compactor:
     def _compress(self, *, focus: str, force: bool, memory_context: str, cut: Cut | None) -> Compaction:
         engine, context, tokens = self.engine, self._host.context, self.tokens()
         messages, ids, sizes = context.said(), context.ids, context.sizes()
-        # Calls that run right now have no results yet: they wait outside, or they would get made-up ones.
+        # Calls that are still running have no results yet. They are left out here, or they would get made-up results.
         settled = settled_until(messages)
         running = messages[settled:], ids[settled:]
         messages, ids, sizes = messages[:settled], ids[:settled], sizes[:settled]
@@ -414,6 +420,7 @@ class Compactor:
 
     def _commit(self, done: Compaction, why: str, *, in_place: bool | None, recalled: bool) -> Compacted:
         host, old = self._host, self._host.id
+        # Providers and engine see the full context as the end of a stretch before it is archived.
         host.boundary.on_session_end(host.context.said())
         self._call(self.engine.on_session_end, old, host.context.said())
         outside = next((source.origin for source in host.sources()), "recall" if recalled else "")
@@ -432,7 +439,7 @@ class Compactor:
             session_id, ids = old, self._contexts.replace(old, new)
         else:
             session_id, ids = self._contexts.split(old, new)
-        # In a session that was split off every message has a new id, so what is new is known by a place below zero.
+        # A split gives every message a new id, so until then the written ones are identified by negative numbers.
         numbers = [-1 - at if number is None else number for at, number in enumerate(done.ids)]
         kept = host.context.replaced(numbers, {number: new.messages[-1 - number] for number in numbers if number < 0})
         kept.renumbered(ids)
@@ -462,7 +469,7 @@ class Compactor:
     # --- the engine, its models and their windows ---------------------------------------------------------------------
 
     def _call(self, hook: Callable[..., Answer], *values: Any, **named: Any) -> Answer | None:
-        """Calls a hook of the engine; what goes wrong inside it becomes a notice and ends nothing."""
+        """Calls a hook of the engine; an error in it becomes a notice and does not stop the turn."""
         try:
             return hook(*values, **named)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - an engine is other people's code and may raise anything
@@ -485,9 +492,9 @@ class Compactor:
         return summarisers(self._parts.settings, self._model, self._renew, budget)
 
     def _beside(self) -> ContextCompressor | None:
-        """A compressor like the one in use, for another thread: nobody else changes it, and it renews no lease.
+        """A separate compressor for the thread that prepares; it shares no state and renews no lease.
 
-        None when nobody could be asked beside a turn: a model that answers one at a time would make the turn wait.
+        None when no model can be called next to a turn: one that answers one request at a time would delay the turn.
         """
         budget = Background(self._parts.database, self._parts.settings)
         main = None if getattr(self._model, "one_at_a_time", False) else self._model
@@ -495,12 +502,12 @@ class Compactor:
         return self._built_in(**asked) if asked else None
 
     def _assume(self, window: int) -> None:
-        """The model takes no more than that, as it seems."""
+        """Assumes a smaller window, for this process only."""
         self.window = window
         self._call(self.engine.update_model, self._host.model, window)
 
     def _learn(self, window: int) -> None:
-        """The provider said what fits. It holds as long as the model is believed to have the window it has now."""
+        """Stores the limit a provider stated. It is used until Hermes assumes another window for this model."""
         if window < self._believed:
             kept = json.dumps({"tokens": window, "instead_of": self._believed})
             self._parts.database.set_meta(f"{_WINDOW}:{self._name}", kept)
@@ -529,7 +536,7 @@ class Compactor:
             self._stored = now
 
     def _take_over(self, done: Compaction | None, models: Breaker) -> None:
-        """What a compressor in another thread learnt: which models failed, and whether it could compact."""
+        """Adopts what the preparing thread learnt: which models failed, and whether there was enough to compact."""
         told = {name: left for name, left in models.as_dict().items() if name.startswith(("helper", "main", "error"))}
         breaker = replace(self.breaker, **told)
         if done is not None and done.changed:
@@ -539,7 +546,7 @@ class Compactor:
         self._set_breaker(breaker)
 
     def _compact_with_built_in(self, messages: list[dict[str, Any]], **given: Any) -> Compaction:
-        """The built-in compressor in the place of the engine: models that failed rest, and what never helps stops."""
+        """Compacts with the built-in compressor when the engine cannot, subject to the same circuit breaker."""
         ours = self._built_in(**self._summarisers())
         if not given["force"] and self.breaker.blocks(given["current_tokens"], self.window):
             return unchanged(messages, given["ids"], given["current_tokens"], "it did not help before")
@@ -555,7 +562,7 @@ class Compactor:
     def _try(self, why: str, **more: Any) -> None:
         try:
             self.run(why, **more)
-        except StorageError as error:  # the turn goes on with what is there
+        except StorageError as error:  # the turn continues with the context as it is
             self._note_once(f"nothing was compacted: {error}")
 
     def _make_it_fit(self, too_long: ContextTooLong) -> None:
@@ -572,7 +579,7 @@ class Compactor:
             limit = limit * 3 // 4
 
     def _went_on_elsewhere(self, replaced: Sequence[int] = ()) -> bool:
-        """Whether another process wrote to the session last, or has compacted one of the messages to be `replaced`."""
+        """Whether another process wrote to the session or compacted a `replaced` message; if so, loads its state."""
         row = self._parts.database.get_session(self._host.id)
         if row.last_id == self._host.last_id and row.end_reason != "compression":
             live = {each.id for each in self._contexts.live(row.id)} if replaced else set()
@@ -597,7 +604,7 @@ class Compactor:
         self._contexts.lease(self._host.id, self._holder)
 
     def _note_once(self, text: str) -> None:
-        """What would come again at every model call is said once."""
+        """Adds a notice once; otherwise it would come up again at every model call."""
         if text not in self._problems:
             self._problems.add(text)
             self._note(text)
@@ -607,7 +614,7 @@ class Compactor:
 
 
 def compact_range(compactor: Compactor, context: Context, wanted: Mapping[str, str]) -> dict[str, Any]:
-    """The result the model sees: what was put away, or why not."""
+    """Compacts a range that the model named with `context_compact`; returns the result for the model."""
     try:
         cut = find_range(context.said(), context.ids, wanted)
         done = compactor.run("model", focus=wanted.get("focus", ""), force=True, cut=cut)
@@ -625,7 +632,7 @@ def compact_range(compactor: Compactor, context: Context, wanted: Mapping[str, s
 
 
 def find_range(messages: Messages, ids: Sequence[int], wanted: Mapping[str, str]) -> Cut:
-    """Whole groups that hold the named messages, at most up to the current turn."""
+    """The range of whole groups that contains the named messages, ending before the current turn."""
     turn = last_request(messages)
     end = len(messages) if turn is None else turn
     if wanted.get("ids"):
@@ -655,11 +662,11 @@ def _place(messages: Messages, places: range, words: str) -> int:
     raise NotFound(f"no message before the current turn holds {words[:60]!r}; quote a few words exactly")
 
 
-# Which context engine a session uses, who summarises for it, and whether what it made of a history can be used.
+# The state of context engines, the models that summarise for them, and the check of what an engine returns.
 
 
 def engine_state(settings: Settings, database: SessionDB | None, recent: Sequence[Session]) -> dict[str, Any]:
-    """Which engine is chosen, and for each recent session in which it is held back, why."""
+    """The chosen engine, and the recent sessions in which the breaker holds it back, for `hermes status`."""
     held: list[dict[str, str]] = []
     compacted = 0
     for session in recent:
@@ -691,15 +698,15 @@ def _held_back(breaker: Breaker, now: float) -> str:
 def summarisers(
     settings: Settings, main: Model | None, renew: Callable[[], None] = lambda: None, budget: Background | None = None
 ) -> dict[str, Any]:
-    """Who may be asked for a summary: the helper of `auxiliary.compression`, then the model of the conversation.
+    """The models that may write a summary: the helper of `auxiliary.compression`, then the conversation's model.
 
-    What they take is counted in the budget and never limited by it: a conversation could not go on.
+    Their calls are counted in the budget but never limited by it, because the conversation depends on them.
     """
     given: dict[str, Any] = {}
     seconds = settings.number("auxiliary.compression.timeout")
     try:
         own = helper_model(settings, "compression", own_only=True)
-    except HermesError:  # it cannot be reached now; the main model or an extract is used instead
+    except HermesError:  # not available now; the main model or an extract is used instead
         own = None
     if own is not None:
         given |= {"summarise": _asking(own, seconds, renew, budget), "summary_context_length": own.context_length}
@@ -710,7 +717,7 @@ def summarisers(
 
 def _asking(model: Model, seconds: float, renew: Callable[[], None], budget: Background | None) -> Summariser:
     def ask(prompt: str, max_tokens: int) -> str:
-        del max_tokens  # the prompt says how long it may be; what is longer is cut off and would be rejected
+        del max_tokens  # the prompt states the length; a hard limit would cut the summary off, and it would be rejected
         renew()
         try:
             return answer(model, prose("system"), prompt, seconds, task=COMPACTION, budget=budget, limited=False)
@@ -722,13 +729,13 @@ def _asking(model: Model, seconds: float, renew: Callable[[], None], budget: Bac
     return ask
 
 
-# What an engine of others made of a history, checked before it takes its place.
+# The result of an engine by another author, checked before it replaces the context.
 
 _ROLES = ("user", "assistant", "tool", "system", "developer")
 
 
 class UnusableResult(Exception):
-    """What an engine of others made of a history cannot take its place; the message says why."""
+    """The result of an engine cannot replace the context; the message says why."""
 
 
 def compress_with(
@@ -740,12 +747,12 @@ def compress_with(
     focus: str = "",
     **more: Any,
 ) -> Compaction:
-    """What the engine made of the history; UnusableResult when it failed or what it returned cannot stand for it.
+    """Compacts with an engine of another author; UnusableResult when it fails or its result cannot replace the history.
 
-    `tokens` is the whole request, as `should_compress` was told; the figures of the result are of messages only.
-    `more` is what newer engines take beside what the documents name: each gets what its signature has.
+    `tokens` is the size of the whole request, as for `should_compress`; the figures of the result count messages only.
+    `more` are arguments that newer engines accept; an engine gets those that its signature has.
     """
-    # Copies to the bottom: an engine that shortens arguments where they stand must not change what we compare with.
+    # Deep copies: an engine may shorten arguments in place, and the originals are needed for comparison.
     numbered = [{**message, "_id": number} for message, number in zip(copy.deepcopy(list(messages)), ids, strict=True)]
     try:
         taken = inspect.signature(engine.compress).parameters
@@ -762,12 +769,13 @@ def compress_with(
     kept = [None if at is None else placed[at][1] for at in origin]
     still, before = set(kept), Counts(messages).total(0, len(messages))
     replaced = [number for number in ids if number not in still]
-    if not replaced:  # also when it added something: that would only make the context longer
+    if not replaced:  # even if it added a message: that alone would only make the context longer
         return unchanged(messages, list(ids), before, "the engine found nothing to take out")
     last = last_request(messages)
     if last is not None and ids[last] not in still:
         raise UnusableResult("it dropped the person's last request")
-    if all(placed[at][1] is not None for at in origin if at is not None):  # a result we made up stands for nothing
+    # Results that `repair_pairs` added do not count as a summary.
+    if all(placed[at][1] is not None for at in origin if at is not None):
         raise UnusableResult("it put nothing in the place of what it took out")
     after = Counts(repaired).total(0, len(repaired))
     if after >= before:
@@ -784,7 +792,7 @@ def compress_with(
 
 
 def _placed(made: list[dict[str, Any]], known: Mapping[int, dict[str, Any]]) -> list[tuple[dict[str, Any], int | None]]:
-    """Each message with its id where it is one of ours; of what is new, only what a model can be sent."""
+    """Matches returned messages with ours, by id and content; new ones keep only the fields that a model gets."""
     placed: list[tuple[dict[str, Any], int | None]] = []
     seen: set[int] = set()
     for message in made:
@@ -801,7 +809,7 @@ def _placed(made: list[dict[str, Any]], known: Mapping[int, dict[str, Any]]) -> 
 
 
 def _cannot_be_stored(made: list[dict[str, Any]]) -> str:
-    """Why JSON cannot hold these messages, or nobody could read them; empty when all is well."""
+    """Why these messages cannot be stored as JSON or read back; "" when they can."""
     try:
         json.dumps(made)
     except (TypeError, ValueError, RecursionError) as error:

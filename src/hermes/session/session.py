@@ -6,7 +6,7 @@
         session.finish_turn("We chose …")
 
 The system prompt is built once, stored with the session and reused byte for byte, also after a resume. Whatever is
-added to a turn later (recalled memory, announcements) goes behind it, on a copy of the user's message.
+added to a turn later (recalled memory, announcements) comes after it, on a copy of the user's message.
 """
 
 from __future__ import annotations
@@ -97,14 +97,14 @@ if TYPE_CHECKING:
     Answer = TypeVar("Answer")
 
 _LOG = logging.getLogger("hermes.session")
-_FEWEST = 4  # messages below which nothing is ever compacted
+_FEWEST = 4  # with fewer messages nothing is compacted, so the compactor is not even created
 _BROKEN_OFF = "[This turn was broken off before there was an answer.]"
 
 
 class MemorySession:
-    """One conversation with its memory. Besides the calls it has `id`, `system_prompt` and `notices`."""
+    """One conversation with its memory; `id`, `system_prompt` and `notices` are public, besides the methods."""
 
-    # Called with every request; the test suite checks here that no request moves the prefix of the one before it.
+    # Called with every request; the test suite uses it to check that each request extends the one before it.
     observers: ClassVar[list[Callable[[str, Request], None]]] = []
 
     def __init__(
@@ -139,13 +139,13 @@ class MemorySession:
         self.counters = ReviewCounters(parts.database, session_id)
         self._rules, self._reminders = parts.rules, parts.reminders
         self._issuer = Issuer(ReceiptKeys(parts.documents), session_id, stored)
-        self._prompt_digest = ("", "")  # the prompt it was made from, and the digest
+        self._prompt_digest = ("", "")  # the prompt, and its digest
         self._fired: list[dict[str, str]] = []
-        self._returned: dict[str, dict[str, Any]] = {}  # results that a host will record, and what is known about them
+        self._returned: dict[str, dict[str, Any]] = {}  # results that a host will record, with their origin
         self._said = ""  # the person's words of this turn
-        self._unfinished = False  # nothing followed the newest words of the person, here or in the process before
+        self._unfinished = False  # whether the newest message of the person is still unanswered
         if parts.settings.text("context.engine") not in ("", "compressor"):
-            _ = self.compactor.engine  # an engine of somebody else hears at once that a session begins
+            _ = self.compactor.engine  # other engines are notified of a session at once
         self._close_open_calls()
         self._unfinished = bool(stored) and self.context.messages[-1]["role"] in ("user", "tool")
 
@@ -165,11 +165,12 @@ class MemorySession:
         options: SessionOptions | None = None,
         **more: Unpack[SessionKeywords],
     ) -> Self:
-        """A new session, or with `resume` (an id or a title) one that goes on where it stopped.
+        """Opens a new session, or with `resume` (an id or a title) continues an earlier one.
 
         `home` is a folder ($HERMES_HOME, else ~/.hermes), `source` a name for the program. `project` scopes memory and
-        search: a name, a path inside a repository, "" for none; left out, the repository around `cwd` counts. `tools`
-        are the host's own. `options` hold everything else; each field of `SessionOptions` is also taken as a keyword.
+        search: a name, a path inside a repository, or "" for none; by default, the repository around `cwd`. `tools`
+        are the host's own. `options` hold everything else; each field of `SessionOptions` is also accepted as a
+        keyword.
         """
         chosen = (options or SessionOptions()).changed(more)
         parts = open_parts(
@@ -212,14 +213,14 @@ class MemorySession:
         return session
 
     def prepare_turn(self, text: Content, *, recalled: str = "", overlay: str = "", attached: str = "") -> Request:
-        """Saves the user's message and returns what to send.
+        """Saves the user's message and returns the request to send.
 
-        `text` may be a list of parts with images, as OpenAI or Anthropic define them; `image_part` makes one of a file.
-        `recalled` is memory from elsewhere, wrapped so that the model cannot mistake it for the user's words; `overlay`
-        is what a host adds to this turn only. Both go on a copy: the clean message is what is stored and searched.
-        `attached` follows the text and is stored with it: what the person hands in but did not write, such as a pipe.
-        `<private>…</private>` in the text is sent and kept in this process; all that is stored of it is `[private]`.
-        When nothing followed the message before it, because the host failed there, that turn is marked as broken off.
+        `text` may be a list of parts with images, as OpenAI or Anthropic define them; `image_part` makes one from a
+        file. `recalled` is memory from elsewhere, fenced so that the model cannot mistake it for the user's words;
+        `overlay` is what a host adds to this turn only. Both are added to a copy: the clean message is stored and
+        searched. `attached` follows the text and is stored with it: what the person hands in but did not write, such
+        as a pipe. `<private>…</private>` in the text is sent and kept in this process, but stored only as `[private]`.
+        If the message before has no answer, because the host failed, that turn is first marked as broken off.
         """
         self._refuse_closed()
         images: list[Entry] = []
@@ -261,7 +262,7 @@ class MemorySession:
                 message["additions"][-1]["vouched"] = True
         if announced:
             message["announced"] = dict(self._updates.seen)
-        self._said = typed if kept == text else ""  # a statement with a gap in it is no statement to keep
+        self._said = typed if kept == text else ""  # do not capture a statement that has a private gap in it
         self._save(message, None if kept == text else (text, "\n\n".join([text, *additions])), images)
         self._note_reminders(due)
         self._hear_rules()
@@ -270,11 +271,11 @@ class MemorySession:
         return self.request()
 
     def take_up(self) -> None:
-        """The turn that another process did not finish goes on, instead of being marked as broken off."""
+        """Continues a turn that another process left unfinished, instead of marking it as broken off."""
         self._unfinished = False
 
     def request(self) -> Request:
-        """What to send now; call it again after tool results for the next step of the turn."""
+        """Returns what to send now; call it again after tool results for the next step of the turn."""
         messages = [*self._prefill, *self.context.to_send(self._image)]
         request = Request(
             system=self.system_prompt,
@@ -290,15 +291,15 @@ class MemorySession:
     def record(self, message: Mapping[str, Any], *, sync: bool = True) -> None:
         """Saves a message of the host's own loop: an assistant message with tool calls, or a tool's result.
 
-        A tool's result survives a power cut when this returns. Without `sync`, as for the messages of a longer history,
-        it does so with the next message that is synced.
+        A tool's result survives a power cut when this returns. Without `sync`, it does so after the next message that
+        is synced; use that for the messages of a longer history.
         """
         self._refuse_closed()
         refuse_strange_role(message)
         message = without_bytes(message, strict=True)
         if message.get("role") == "tool" and (about := self._returned.pop(str(message.get("content")), None)):
             message = {**message, **about}
-        elif message.get("role") == "tool" and not origin_of(message):  # its name may be that of one of our tools
+        elif message.get("role") == "tool" and not origin_of(message):  # its name may be that of one of ours
             message = {**message, OUTSIDE: "tool"}
         elif message.get("role") in ("system", "developer") and not self._parts.options.vouches:
             message = {**message, OUTSIDE: "host"}
@@ -309,8 +310,8 @@ class MemorySession:
     def record_result(self, call_id: str, content: str, arguments: Mapping[str, Any] | None = None) -> str:
         """Saves the result of a host's own tool and returns what the model should see of it.
 
-        OutOfOrder when no such call waits for one. When the arguments lead into a folder with notes for agents that the
-        session has not seen (AGENTS.md and the like), they follow the result: the prompt must not move any more.
+        OutOfOrder when no such call waits for one. If the arguments lead into a folder with notes for agents that are
+        new to the session (AGENTS.md and the like), the notes follow the result, because the prompt must not change.
         """
         self._refuse_closed()
         self._with_fallback(lambda: expect_result(self, self._parts.database, call_id, content))
@@ -332,9 +333,9 @@ class MemorySession:
         call_id: str | None = None,
         cut_off: bool = False,
     ) -> str:
-        """Runs one of our tools and returns its JSON result; call and result are part of the conversation.
+        """Runs one of our tools and returns its JSON result; stores the call and the result in the conversation.
 
-        A call whose arguments the output limit `cut_off` is not run: its result tells the model to make it shorter.
+        If the output limit `cut_off` the arguments, the call is not run: its result tells the model to shorten it.
         """
         self._refuse_closed()
         if call_id is None or call_id not in unanswered_calls(self.context.messages):
@@ -352,7 +353,7 @@ class MemorySession:
         return result
 
     def run_tool(self, name: str, arguments: str | Mapping[str, Any] | None, *, call_id: str = "") -> str:
-        """The same for a framework that keeps the history itself: call and result are stored when it `record`s them."""
+        """Runs a tool like `call_tool`, for a framework that stores call and result itself with `record`."""
         self._refuse_closed()
         result, about = self._run_tool(name, arguments, call_id)
         self._returned[result] = about
@@ -361,7 +362,7 @@ class MemorySession:
     def _run_tool(
         self, name: str, arguments: str | Mapping[str, Any] | None, call_id: str
     ) -> tuple[str, dict[str, Any]]:
-        """The result with what follows it, and what is stored about it: where it comes from, what was added."""
+        """Runs a tool; returns the result with notes and rules added, and its origin and additions to be stored."""
         fired = self._rules_for_call(name, arguments)
         if held := held_back(fired, changes=getattr(self._parts.toolbox.get(name), "sink", "tool") != ""):
             return held, {OUTSIDE: "", **noted("", held, fired)}
@@ -387,12 +388,12 @@ class MemorySession:
         model: str = "",
         message: Mapping[str, Any] | None = None,
     ) -> None:
-        """Saves the answer; an interrupted one is marked and kept from external memory.
+        """Saves the answer; an interrupted one is marked and not passed to external memory.
 
-        `message` is the model's own message, when the host has it: its reasoning is kept and sent back.
-        With `usage`, as the provider's API returned it (and `model`, when it is not the session's), the share of the
-        prompt that came from the provider's cache is recorded, and why, when it was small. OutOfOrder when there is no
-        turn to finish.
+        `message` is the model's own message, if the host has it: its reasoning is stored and sent back. With `usage`,
+        as the provider's API returned it (and `model`, if it is not the session's), the share of the prompt that came
+        from the provider's cache is recorded, with the reason if it was small. OutOfOrder when there is no turn to
+        finish.
         """
         self._refuse_closed()
         if not self.context.messages or is_answer(self.context.messages[-1]):
@@ -427,7 +428,7 @@ class MemorySession:
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
     def _store_answer(self, message: Mapping[str, Any], counts: Mapping[str, float], *, counted: bool) -> int:
-        """The answer, what it cost and that it was given, in one transaction."""
+        """Stores the answer, its cost and the counts of the turn in one transaction; returns the id of the message."""
         database = self._parts.database
         with database.store.transaction():
             stored = database.append(self.id, message)
@@ -448,7 +449,7 @@ class MemorySession:
         return {} if dollars is None else {"estimated_cost_usd": dollars}
 
     def _receipt(self, answer: Mapping[str, Any], cost: Mapping[str, float], captured: list[dict[str, Any]]) -> Any:
-        """The sealed record of this answer: what is new in front of the model, what was written, what it cost."""
+        """Seals the record of this answer: what was new in the context, what was written, what it cost."""
         if self._prompt_digest[0] is not self.system_prompt:
             self._prompt_digest = (self.system_prompt, digest_of_text(self.system_prompt))
         prompt, turn = self._prompt_digest[1], self.context.this_turn()
@@ -473,13 +474,13 @@ class MemorySession:
         return self._issuer.issue(self.id, prompt=prompt, entries=entries, seen=seen, answer=answer, about=about)
 
     def _prompt_sections(self, details: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The sizes of the prompt as it is now: a compaction that built it again has stored them with its summary."""
+        """The sizes of the current prompt's sections; a compaction that rebuilt it stored them with its summary."""
         stored = [message for _, message in self.context.stored()]
         rebuilt = (message["prompt_sections"] for message in reversed(stored) if "prompt_sections" in message)
         return next(rebuilt, None) or details.get("prompt_sections") or []
 
     def fired(self, *, kind: str, name: str, text: str, trigger: str) -> None:
-        """Notes on the receipt of this turn that a rule or a reminder was brought to the model, and why."""
+        """Notes for the receipt of this turn that the model was shown a rule or a reminder, and why."""
         self._fired.append({"kind": kind, "name": name, "text": text, "trigger": trigger})
 
     @property
@@ -488,9 +489,9 @@ class MemorySession:
         return self._issuer.last
 
     def receipt(self, receipt_id: str = "") -> Receipt:
-        """What an answer was made from, what was written and what it cost: of the newest answer, or of the one named.
+        """Returns a receipt, by default that of the newest answer: what the answer was made from and what it cost.
 
-        NotFound when there is no such answer in any conversation of the person.
+        NotFound when no conversation of the person has this receipt.
         """
         return Receipts(self.home, self._parts.database).get(receipt_id or self.receipt_id)
 
@@ -513,7 +514,7 @@ class MemorySession:
         return self.context.asked()
 
     def branch(self, title: str | None = None) -> str:
-        """The id of a new conversation that begins with this one; open it with `resume`."""
+        """Copies this conversation into a new one and returns its id; open it with `resume`."""
         if self._parts.storage.spare is not None:
             raise StorageError(
                 f"this conversation cannot be branched until it is stored: {self._parts.storage.spare.why}"
@@ -525,7 +526,7 @@ class MemorySession:
         return self._with_fallback(lambda: self._parts.database.rename(self.id, title))
 
     def drop_if_empty(self) -> None:
-        """Forgets a session in which nobody has said anything, so that no list shows it; the session is over then."""
+        """Deletes a session without messages, so that no list shows it; the session cannot be used afterwards."""
         if not self.about().last_id:
             self._parts.database.delete(self.id)
 
@@ -558,7 +559,7 @@ class MemorySession:
         except StorageError as error:
             if self._parts.storage.must_store:
                 raise
-            # What was said is stored. The mark that this process has it open goes when the next one looks.
+            # What was said is stored. The mark that this process has it open is removed by the next process.
             self.notices.add("storage", f"the end of this conversation was not noted: {error}")
         finally:
             self._parts.close()
@@ -566,34 +567,34 @@ class MemorySession:
     # --- keeping inside the model's window ----------------------------------------------------------------------------
 
     def use_model(self, model: Model) -> None:
-        """Says which model answers: its window counts, and it may be asked for a summary."""
+        """Sets the model that answers: its window limits the context, and it may be asked for a summary."""
         self._with_fallback(lambda: self.compactor.use_model(model))
 
     def counted(self, usage: Usage | Mapping[str, Any]) -> None:
-        """Tells what the provider's API counted for the last request; call it before the answer is recorded."""
+        """Takes the token counts of the provider's API for the last request; call it before the answer is recorded."""
         self._with_fallback(lambda: self.compactor.counted(Usage.of(usage)))
 
     def fit(self, request: Request, too_long: ContextTooLong | None = None) -> Request:
-        """What to send instead of `request`: itself, or a shorter one after a compaction.
+        """Returns the request to send: `request` itself, or a shorter one after a compaction.
 
-        With `too_long` a model has refused the request, so it is made shorter in any case.
+        Pass `too_long`, the model's refusal, to make it shorter in any case.
         """
         return self._with_fallback(lambda: self.compactor.fit(request, too_long))
 
     def compact(self, focus: str = "") -> Compacted | None:
         """Compacts because a person asked for it; None when there is nothing to take out, with a notice that says so.
 
-        `focus` is a subject that gets most of the room. LockTimeout when another process is compacting it.
+        `focus` is a subject that gets most of the space. LockTimeout when another process is compacting the session.
         """
         return self.compactor.run("asked", focus=focus, force=True)
 
     def preflight(self) -> None:
-        """The safety net before a message is handled: a history that has nearly outgrown the window is compacted."""
+        """Compacts a history that nearly fills the window, before a message is handled; `prepare_turn` calls it."""
         if len(self.context.messages) >= _FEWEST:
             self._with_fallback(lambda: self.compactor.preflight())  # noqa: PLW0108 - making it reads the database
 
     def take_events(self) -> list[Compacted | Notice]:
-        """What happened since the last look: compactions, then what the person should know."""
+        """Returns what happened since the last call: compactions, then notices for the person."""
         happened: list[Compacted | Notice] = []
         if self._compactor is not None:
             happened += self._compactor.happened
@@ -602,6 +603,7 @@ class MemorySession:
 
     @property
     def compactor(self) -> Compactor:
+        """What compacts this session, created on first use."""
         if self._compactor is None:
             from hermes.llm.catalogue import UNKNOWN_CONTEXT, known_context
             from hermes.session.compaction import Compactor
@@ -614,7 +616,7 @@ class MemorySession:
     # --- what compaction does to the session -------------------------------------------------------------------------
 
     def rebuilt_prompt(self) -> Prompt:
-        """The system prompt from its sources as they are now; one that cannot be read says so in it."""
+        """Builds the system prompt again from its sources as they are now, with the inputs of the first time."""
         row = self._parts.database.get_session(self.id)
         given = {"platform": row.source, **self._parts.database.session_details(self.id).get("prompt_inputs", {})}
         if given.get("today"):
@@ -626,15 +628,15 @@ class MemorySession:
         return prompt
 
     def announced(self) -> dict[str, int]:
-        """Changes of memory up to now, all of which a prompt that is built now holds."""
+        """The newest change of each memory file; a prompt that is built now contains all of them."""
         return MemoryUpdates(self._parts.store, self.id).seen
 
     def go_on(
         self, session_id: str, context: Context, last_id: int, *, system_prompt: str, seen: dict[str, int]
     ) -> None:
-        """The conversation goes on with another context, and perhaps as another session.
+        """Continues the conversation with another context, and perhaps as another session.
 
-        `seen` are the changes of memory that the prompt, built again, already holds.
+        `seen` are the changes of memory that the rebuilt prompt already contains.
         """
         self.system_prompt = system_prompt
         self._updates = MemoryUpdates(self._parts.store, session_id, seen)
@@ -642,7 +644,7 @@ class MemorySession:
         self.compactions += 1
 
     def reload(self) -> None:
-        """Takes over what another process made of this session."""
+        """Loads what another process stored in this session, or in the one that continues it."""
         tip = self._parts.database.tip(self.id)
         stored = Contexts(self._parts.database).live(tip.id)
         self.system_prompt = self._parts.database.session_details(tip.id).get("system_prompt", self.system_prompt)
@@ -650,14 +652,16 @@ class MemorySession:
         self.context = Context(((each.id, each.message) for each in stored), private=self.context.private)
         self.compactions += 1
 
-    # --- what reviews, delegation and commands look at ---------------------------------------------------------------
+    # --- for reviews, delegation and commands ---------------------------------------------------------------
 
     @property
     def home(self) -> Home:
+        """The home of the person."""
         return self._parts.home
 
     @property
     def settings(self) -> Settings:
+        """The settings that were read when the session opened."""
         return self._parts.settings
 
     @property
@@ -676,16 +680,16 @@ class MemorySession:
         return [str(tool["function"]["name"]) for tool in self._tools]
 
     def own_tool(self, name: str) -> Tool:
-        """The memory tool or one of the skill tools, for somebody who looks back on the session."""
+        """Makes the memory tool or one of the skill tools again, for a review of the session."""
         return self._parts.memory_tool() if name == "memory" else self._parts.skill_tool(name)
 
     def snapshot_request(self) -> Request:
-        """The current request without private parts, for a model other than the one of this session."""
+        """The current request without private parts, for a review, which may use another model."""
         messages = [*self._prefill, *self.context.to_send(self.database.images.read, to_others=True)]
         return Request(system=self.system_prompt, messages=messages, tools=list(self._tools))
 
     def sources(self) -> list[Source]:
-        """What the model has in front of it that came from outside: prompt, messages, and what a task came from."""
+        """The texts from outside in prompt, prefill and messages; for a delegated task also those of its parent."""
         inherited = self._delegated_by.sources() if self._delegated_by is not None else []
         prefilled = [] if self._parts.options.vouches else self._prefill
         texts = [str(message.get("content") or "") for message in prefilled]
@@ -693,15 +697,15 @@ class MemorySession:
         return sources_in(self.context, *self._prompt_outside, *prefill, *inherited)
 
     def said(self) -> list[str]:
-        """What the person said; the task of a delegated session was worded by a model."""
+        """What the person said. A delegated task was worded by a model, so its parent's messages count instead."""
         return self._delegated_by.said() if self._delegated_by is not None else self.context.of_person()
 
     def inherit(self, parent: MemorySession) -> None:
-        """A task that another session delegates may have been worded by whatever that session has read."""
+        """Names the session that delegated this one, whose sources count here: they may have influenced the task."""
         self._delegated_by = parent
 
     def turn_context(self, origin: str = "agent", **more: Any) -> TurnContext:
-        """What tools may know about this turn, and whoever looks back on it (`origin`)."""
+        """What a tool gets with a call: who acts (`origin`), the sources in the context, what the person said."""
         ask = self._parts.options.ask if origin == "agent" else None
         return TurnContext(
             session=self.id,
@@ -715,7 +719,7 @@ class MemorySession:
         )
 
     def _private_texts(self) -> list[str]:
-        """Memory, what the person said before, and what tools showed of their own files."""
+        """The person's private texts: entries of memory, their earlier messages, and tool results."""
         store = self.store
         entries = [entry for target in store.targets for entry in store.entries(target)] if store else []
         shown = [str(m.get("content") or "") for m in self.context.public() if m["role"] == "tool"]
@@ -724,11 +728,11 @@ class MemorySession:
     # --- parts of the calls above -------------------------------------------------------------------------------------
 
     def overhead(self) -> int:
-        """Tokens of what every request carries besides the prompt and the conversation."""
+        """Estimated tokens of tools and prefill, which every request carries."""
         return estimate(json.dumps([self._tools, self._prefill], ensure_ascii=False))
 
     def _real_tokens(self, usage: Usage | None) -> int:
-        """What the last request of this turn really took; usage of a whole turn tells only when it was one call."""
+        """The counted size of the last request; the usage of a whole turn gives it only if the turn was one call."""
         if usage is not None and self.context.messages and self.context.messages[-1]["role"] == "user":
             self.counted(usage)
         return self._compactor.real_tokens if self._compactor is not None else 0
@@ -747,7 +751,7 @@ class MemorySession:
         )
 
     def _notes_for(self, name: str, arguments: str | Mapping[str, Any] | None) -> tuple[str, str]:
-        """Notes for agents in a folder that one of our file tools entered for the first time, and their origin."""
+        """Notes for agents in a folder that a file tool entered for the first time, with their origin."""
         if self._hints is None or not getattr(self._parts.toolbox.get(name), "works_in_folders", False):
             return "", ""
         notes = self._hints.for_call(given) if (given := parsed(arguments)) else ""
@@ -756,12 +760,12 @@ class MemorySession:
         return notes, "file" if notes and not trusted else ""
 
     def _close_open_calls(self) -> None:
-        """A call without a result would make the history invalid for every model; it gets one that says why."""
+        """Adds a result to each call without one, because no model accepts such a history."""
         for call_id in unanswered_calls(self.context.messages):
             self._save({"role": "tool", "tool_call_id": call_id, "content": ENDED})
 
     def _close_broken_turn(self) -> None:
-        """A turn that was not finished, here or in another process, is marked before the next one begins."""
+        """Marks an unfinished turn, of this or another process, before the next one begins."""
         if self._unfinished:
             self._save({"role": "assistant", "content": _BROKEN_OFF, "interrupted": True})
 
@@ -776,7 +780,7 @@ class MemorySession:
     def _save(
         self, message: dict[str, Any], private: tuple[str, str] | None = None, images: Sequence[Entry] = ()
     ) -> None:
-        """`private` and `images` are what the message had before its private parts were left out."""
+        """Stores a message; `private` and `images` are its parts that are sent but may not be stored."""
         self._keep(self._marked(message), private, images)
 
     def _keep(
@@ -789,15 +793,15 @@ class MemorySession:
     def _marked(self, message: dict[str, Any]) -> dict[str, Any]:
         message = with_valid_calls(message)
         if message["role"] == "assistant" and OUTSIDE not in message and (sources := self.sources()):
-            return {**message, OUTSIDE: sources[-1].origin}  # the model may repeat what it has read
+            return {**message, OUTSIDE: sources[-1].origin}  # the model may repeat text from outside
         return message
 
     def _sync(self) -> None:
-        """What was saved so far survives a power cut: asked for whatever cannot be had again without the person."""
-        self._with_fallback(lambda: self._parts.database.sync())  # noqa: PLW0108 - it may be another one then
+        """Makes what was saved survive a power cut; called after everything that could not be recreated."""
+        self._with_fallback(lambda: self._parts.database.sync())  # noqa: PLW0108 - the retry may use another database
 
     def _rules_for_call(self, name: str, arguments: str | Mapping[str, Any] | None) -> list[Fired]:
-        """Rules are about what the agent does; what it notes and looks up in its own memory needs no reminder."""
+        """The rules that apply to a call; none for tools that only use the agent's own memory, skills and steps."""
         if any(name in TOOLSETS[own] for own in ("memory", "session_search", "skills", "context", "todo")):
             return []
         return self._ask_rules(lambda rules: rules.before_call(name, parsed(arguments), self._parts.now()))
@@ -812,7 +816,7 @@ class MemorySession:
 
     @contextmanager
     def _or_notice(self, kind: str, what: str) -> Iterator[None]:
-        """A file of rules or reminders that is broken must not stop the turn, so it becomes a notice."""
+        """Turns an error into a notice, because a broken file of rules or reminders must not stop the turn."""
         try:
             yield
         except HermesError as error:
@@ -820,7 +824,7 @@ class MemorySession:
 
     @contextmanager
     def _reading_documents(self) -> Iterator[None]:
-        """One transaction for all that a turn reads of the person's documents, where they are in a database."""
+        """Reads all documents of a turn in one transaction, if they are in a database."""
         with ExitStack() as stack:
             try:
                 stack.enter_context(self._parts.documents.reading())
@@ -830,7 +834,7 @@ class MemorySession:
             yield
 
     def _hear_rules(self) -> None:
-        """Keeps the rules and reminders that the person states; a delegated task was worded by a model, not by them."""
+        """Saves the rules and reminders that the person states; not in a delegated task, which a model worded."""
         said, turn = self._said, self.turn_context()
         if not said or self._delegated_by is not None:
             return
@@ -850,7 +854,7 @@ class MemorySession:
         return due
 
     def _note_reminders(self, due: list[Fired]) -> None:
-        """What came up does not come up again; the message that carries it is stored already."""
+        """Marks reminders as shown, which happens after the message with them is stored, so that none is lost."""
         for each in due:
             self.notices.add("reminders", f"reminder: {each.text} ({each.trigger})")
             self.fired(**each.as_dict())
@@ -863,7 +867,7 @@ class MemorySession:
         return next((str(call["function"]["name"]) for call in calls if call.get("id") == call_id), "tool")
 
     def _capture(self, said: str) -> list[dict[str, Any]]:
-        """Keeps the plain statements of a person's message, when the settings want that; returns what came of it."""
+        """Saves plain statements of the person's message if `memory.capture` is on; returns the results."""
         how = self.settings.text("memory.capture")
         if how == "off" or self.store is None or not said:
             return []
@@ -871,7 +875,7 @@ class MemorySession:
         return capture_turn(said, self.store, self._parts.memory, approvals, self.turn_context())
 
     def _write_note(self) -> None:
-        """Keeps a dated note of what this conversation came to, when something was said since the last one."""
+        """Writes the dated note on this conversation, if this process answered anything."""
         how = self.settings.text("sessions.notes")
         if how == "off" or not self.counters.answered:
             return
@@ -879,7 +883,7 @@ class MemorySession:
         end_of_session(self.database, self.id, messages, self.store, self._note_helper() if how == "model" else None)
 
     def _note_helper(self) -> Callable[[str, str], str] | None:
-        """The helper that writes notes; an end is not delayed for longer than a review may delay it."""
+        """The helper model that writes notes, with the same time limit at the end as a review."""
         from hermes.session.models import Background, helper
 
         seconds, budget = self.settings.number("review.close_seconds"), Background(self.database, self.settings)
@@ -889,15 +893,15 @@ class MemorySession:
             return None
 
     def _compact_range(self, wanted: Mapping[str, str]) -> dict[str, Any]:
-        """Puts away what a model no longer needs; see the tool `context_compact`."""
+        """Compacts a range for the tool `context_compact`."""
         from hermes.session.compaction import compact_range
 
         return compact_range(self.compactor, self.context, wanted)
 
-    # --- going on without state.db ------------------------------------------------------------------------------------
+    # --- continuing without state.db ----------------------------------------------------------------------------------
 
     def _with_fallback(self, act: Callable[[], Answer]) -> Answer:
-        """Does `act`; when the database cannot be used, once more with the conversation in a spare one."""
+        """Runs `act`; if the database fails, moves the conversation to a spare one and runs it again."""
         try:
             return act()
         except StorageError as error:
@@ -905,7 +909,7 @@ class MemorySession:
             return act()
 
     def _count(self, act: Callable[[], object]) -> None:
-        """Does `act`, which counts something; the counts go along to a spare database."""
+        """Runs `act`, which stores counts; not repeated after a fallback, because the move stores them anyway."""
         try:
             act()
         except StorageError as error:
@@ -922,10 +926,10 @@ class MemorySession:
         self.notices.add(KIND, spare.in_words())
 
     def _return_to_state_db(self, *, closing: bool = False) -> None:
-        """Adds a conversation from a spare database to `state.db`, if that can be used again, and goes on there.
+        """Adds the conversation in a spare database to `state.db`, if that works again, and continues there.
 
-        One that was compacted meanwhile goes on in the spare database until it is closed: `state.db` gets it as it was
-        said, which may not fit the model's window.
+        One that was compacted meanwhile stays in the spare database until it is closed: `state.db` gets the original
+        messages, which may not fit the model's window.
         """
         spare = self._parts.storage.spare
         if spare is None or not (closing or spare.worth_trying()):
@@ -938,7 +942,7 @@ class MemorySession:
             return
         try:
             session_id, added = store(spare.db, database, spare.name)
-            if not session_id:  # there is nothing in it
+            if not session_id:  # the spare database is empty
                 database.close()
                 return
             stored = Contexts(database).live(session_id)
@@ -950,7 +954,7 @@ class MemorySession:
         context = Context((each.id, each.message) for each in stored)
         if context.messages == Context(self.context.stored()).messages:
             self.context.renumbered(context.ids)
-        else:  # another process has written to it, too, or it was compacted
+        else:  # another process has also written to it, or it was compacted
             self.context = context
             self.compactions += 1
         self.id, self.last_id = session_id, last_id
@@ -960,7 +964,7 @@ class MemorySession:
         self.notices.add(KIND, f"state.db can be used again; {counted(added, 'message')} of this conversation stored")
 
     def _moved(self) -> None:
-        """The conversation is in another database now."""
+        """Points counters and compactor to the database in which the conversation is now."""
         self.counters.move(self._parts.database, self.id)
         if self._compactor is not None:
             self._compactor.moved()
@@ -984,7 +988,7 @@ def _tip(parts: SessionParts, name: str) -> str:
 
 
 def last_count(stored: list[StoredMessage]) -> tuple[int, int] | None:
-    """What a provider last counted, and for how many messages; None when the context was compacted since."""
+    """The last count of a provider and the number of messages it covers; None if the context was compacted since."""
     for position in range(len(stored) - 1, -1, -1):
         message = stored[position].message
         if "prompt_tokens" in message:
@@ -994,7 +998,7 @@ def last_count(stored: list[StoredMessage]) -> tuple[int, int] | None:
 
 
 def seen_changes(stored: list[StoredMessage], at_first: Mapping[str, int]) -> dict[str, int]:
-    """Up to which change of each memory file the model has been told."""
+    """The newest change of each memory file that the model knows, from the prompt or an announcement."""
     seen = dict(at_first)
     for each in stored:
         for target, number in each.message.get("announced", {}).items():
@@ -1003,15 +1007,16 @@ def seen_changes(stored: list[StoredMessage], at_first: Mapping[str, int]) -> di
 
 
 def refuse_strange_role(message: Mapping[str, Any]) -> None:
+    """Raises ValueError for a message whose role no model API knows."""
     if message.get("role") not in ROLES:
         raise ValueError(f"a message has the role {message.get('role')!r}; it must be one of {', '.join(ROLES)}")
 
 
 def expect_result(session: MemorySession, database: SessionDB, call_id: str, content: object) -> None:
-    """Sees to it that a call waits for this result; TypeError when it is no text, OutOfOrder when none does.
+    """Checks that a call waits for this result; TypeError when it is not text, OutOfOrder when none waits.
 
-    A resume gives open calls a result that says that they did not finish. While that is the newest there is, the real
-    one takes its place.
+    A resume gives open calls a result that says they did not finish. While only results follow that one, the real
+    result may still replace it.
     """
     if not isinstance(content, str):
         raise TypeError(f"the result of {call_id} is {type(content).__name__}, not a text; json.dumps makes one")
@@ -1028,7 +1033,7 @@ def expect_result(session: MemorySession, database: SessionDB, call_id: str, con
 
 
 def _waiting(session: MemorySession) -> set[str]:
-    """Calls without a result, also those behind which something else was recorded."""
+    """The ids of calls without a result, including those after which other messages were recorded."""
     waiting: set[str] = set()
     for message in session.context.messages:
         waiting.update(call["id"] for call in message.get("tool_calls") or ())

@@ -1,9 +1,9 @@
 """Keeps a conversation in a database of its own while `state.db` is locked or damaged, and adds it there later.
 
 The spare database is a file in `unsaved/` with the layout of `state.db`, so everything a session does works on it, and
-a kill loses nothing. What the session had in its context is carried over first. When `state.db` answers again (at the
-next turn, at the close, or when the next session opens), what was said meanwhile is added in one transaction and the
-file goes. A process holds a lock on its spare database, so that no other takes it over.
+a kill loses nothing. The context of the session is copied into it first. When `state.db` works again (at the next turn,
+at the close, or when the next session opens), what was said meanwhile is added in one transaction and the file is
+removed. A process holds a lock on its spare database, so that no other process adds it at the same time.
 """
 
 from __future__ import annotations
@@ -33,29 +33,30 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
     from hermes.storage.records import Session
 
-KIND = "storage"  # of the notices
-# Ids of a spare database begin here: a summary in the context may name messages of state.db by theirs.
+KIND = "storage"  # kind of the notices about it
+# Ids in a spare database begin here, so that they differ from ids of state.db that a block in the context mentions.
 FIRST_ID = 1 << 37
-_ABOUT = "unsaved"
+_ABOUT = "unsaved"  # key of the facts about the conversation, in the spare database
 _SUFFIX = ".db"
+# Suffixes of the files that SQLite and our locks create for a database.
 _SIDE_FILES = ("", "-wal", "-shm", "-journal", ".lock.queue", ".lock", ".held")
 
 
 class Spare:
-    """The database of one conversation that cannot be stored in `state.db` now; `why` says what is wrong with that."""
+    """The spare database of one conversation; `why` is the error that makes `state.db` unusable."""
 
     def __init__(self, home: Home, name: str, db: SessionDB, held: contextlib.ExitStack, why: StorageError) -> None:
         self.db = db
         self.name = name
         self.why = why
-        self.session = ""  # as it was when it came here; a compaction may go on in a child
+        self.session = ""  # its id when it was moved here; after a compaction it may continue in a child session
         self._home = home
         self._held = held
         self._seen: tuple[int, int, int] | None = None
 
     @classmethod
     def make(cls, home: Home, owner: str, why: StorageError) -> Self:
-        """A new, empty one; StorageError where nothing can be written, or the home was removed."""
+        """Creates an empty spare database; StorageError if nothing can be written or the home was removed."""
         if not os.path.isdir(home.path):
             raise why
         name = f"{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(3).hex()}{_SUFFIX}"
@@ -67,7 +68,7 @@ class Spare:
             return cls(home, name, db, held.pop_all(), why)
 
     def begun(self, session_id: str, *, parent: str | None = None, carried: Mapping[int, int] | None = None) -> None:
-        """Notes which conversation is in here; `carried` are the ids its messages have here and in `state.db`."""
+        """Notes which conversation it contains; `carried` maps ids of messages here to those in `state.db`."""
         self.session = session_id
         about = {"session": session_id, "parent": parent, "carried": list((carried or {}).items())}
         self.db.set_meta(_ABOUT, json.dumps(about))
@@ -75,7 +76,7 @@ class Spare:
     def carry(
         self, row: Session, details: Mapping[str, Any], messages: Iterable[tuple[int, Mapping[str, Any]]]
     ) -> list[int]:
-        """Takes over a session and the messages of its context, with their ids in `state.db`; returns the new ids."""
+        """Copies a session and its context from `state.db`; returns the new ids of the messages."""
         given = list(messages)
         plain = {name: getattr(row, name) for name in ("model", "project", "cwd")}
         with self.db.bulk():
@@ -87,16 +88,17 @@ class Spare:
         return ids
 
     def look(self) -> None:
-        """Remembers what the file that cannot be used looks like."""
+        """Remembers the state of the unusable `state.db`, for `worth_trying`."""
         self._seen = _stamp(self._home.join(DATABASE))
 
     def worth_trying(self) -> bool:
-        """Whether `state.db` may work again: a lock may be gone at any time, a damaged file must have been changed."""
+        """Whether to try `state.db` again: a lock may end at any time, but a damaged file must have changed first."""
         if isinstance(self.why, LockTimeout) or storage_address(self._home):  # a server may be back at any time
             return True
         return _stamp(self._home.join(DATABASE)) != self._seen
 
     def in_words(self) -> str:
+        """The notice for the person: what is wrong, and where the conversation is kept."""
         kept = f"kept in {os.path.join(FOLDER, self.name)}"
         if isinstance(self.why, LockTimeout):
             return f"another program has state.db locked; until it is free, this conversation is {kept}"
@@ -108,13 +110,13 @@ class Spare:
         return f"{self.why}; this conversation is {kept}, and the next session adds it; memory works"
 
     def is_empty(self) -> bool:
-        """Whether nothing was said in it that `state.db` does not have."""
+        """Whether it contains nothing that `state.db` lacks."""
         row = self.db.find_session(self.session)
         carried = json.loads(self.db.get_meta(_ABOUT) or "{}").get("carried", ())
         return row is None or (row.message_count <= len(carried) and self.db.tip(row.id).id == row.id)
 
     def close(self, *, discard: bool = False) -> None:
-        """Leaves the file for the next session that opens `state.db`, or removes it: nothing in it is missing there."""
+        """Closes it; the file stays for the next session that opens `state.db`, unless `state.db` has everything."""
         discard = discard or self.is_empty()
         self.db.close()
         if discard:
@@ -124,9 +126,9 @@ class Spare:
 
 
 def store(spare: SessionDB, database: SessionDB, name: str) -> tuple[str, int]:
-    """Adds what was said in a spare database; returns the session it is in and how many messages were added.
+    """Adds the messages of a spare database to `state.db`; returns their session and how many were added.
 
-    One transaction, which also notes how far it came: after a kill or a failure nothing is added twice.
+    The same transaction notes how far it came, so that nothing is added twice after a kill or a failure.
     """
     about = json.loads(spare.get_meta(_ABOUT) or "{}")
     session_id = about.get("session", "")
@@ -142,7 +144,7 @@ def store(spare: SessionDB, database: SessionDB, name: str) -> tuple[str, int]:
 
 
 def note_of(name: str) -> str:
-    """Under which key `state.db` keeps how far a spare database was added; for as long as that exists."""
+    """The key under which `state.db` notes how far a spare database was added, while that database exists."""
     return f"{_ABOUT}:{name}"
 
 
@@ -156,7 +158,7 @@ def _add(spare: SessionDB, database: SessionDB, about: Mapping[str, Any], done: 
         carried = {}
     session_id = database.tip(first.id).id
     said = [each for each in Contexts(spare).originals(last.id) if each.id not in carried and each.id > done]
-    # A receipt made after a compaction here names its summary and prompt, which do not come along.
+    # A receipt after a compaction in the spare database refers to a summary and a prompt that are not copied.
     left = {RECEIPT} if Contexts(spare).was_compacted(last.id) else set()
     messages = [{"timestamp": each.timestamp, **each.message} for each in said]
     kept = [{name: part for name, part in each.items() if name not in left} for each in messages]
@@ -191,7 +193,7 @@ def _create(spare: SessionDB, database: SessionDB, row: Session, parent: str | N
 
 
 def take_up(home: Home, database: SessionDB) -> list[str]:
-    """Adds what processes before this one could not store; returns what to tell the person."""
+    """Adds the spare databases that earlier processes left to `state.db`; returns notices for the person."""
     folder = Folder.open(home.join(FOLDER))
     if folder is None:
         return []
@@ -224,7 +226,7 @@ def _take_up_one(folder: Folder, name: str, database: SessionDB) -> list[str]:
 
 
 def waiting(home: Home) -> list[dict[str, Any]]:
-    """The conversations that are not in `state.db` yet, for `hermes status` and `hermes doctor`."""
+    """Lists the spare databases that are not in `state.db` yet, for `hermes status` and `hermes doctor`."""
     folder = Folder.open(home.join(FOLDER))
     if folder is None:
         return []
@@ -236,7 +238,7 @@ def waiting(home: Home) -> list[dict[str, Any]]:
 def _remove(folder: Folder, name: str) -> None:
     for suffix in _SIDE_FILES:
         folder.discard(name + suffix)
-    with contextlib.suppress(OSError):  # others are still in it
+    with contextlib.suppress(OSError):  # not empty: it contains other spare databases
         os.rmdir(folder.path)
 
 
@@ -249,7 +251,7 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 
 
 def close_quietly(database: SessionDB | None) -> None:
-    """Closes a database that does not work; whatever that says, it is known already."""
+    """Closes a database that failed; further errors are ignored, because the failure is already reported."""
     if database is not None:
         with contextlib.suppress(StorageError, apsw.Error, OSError):
             database.close()
