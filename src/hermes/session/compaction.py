@@ -521,6 +521,7 @@ class Compactor:
 
     @property
     def breaker(self) -> Breaker:
+        """The circuit breaker in use: that of the built-in engine, or of the compressor that stands in for another."""
         return self.engine.breaker if isinstance(self.engine, ContextCompressor) else self._stand_in_breaker
 
     def _set_breaker(self, breaker: Breaker) -> None:

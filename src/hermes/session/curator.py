@@ -1,7 +1,7 @@
 """The curator of a home: tidies memory and skills by schedule, and undoes any run.
 
-What to do is worked out by `hermes.memory`; here it is looked up, carried out through the same stores, locks and
-checks as any other write, recorded, and undone.
+`hermes.memory` works out what to do; this module carries it out through the same stores, locks and checks as any other
+write, records it, and undoes it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ if TYPE_CHECKING:
 
 FOLDER = "curator"
 _RUNS, _STATE, _LOCK = "runs.jsonl", "state.json", "run.lock"
-_LARGEST = 1 << 20
-_LONGEST_RUN = 1800.0  # seconds, after which the lease of a run in PostgreSQL ends by itself
+_LARGEST = 1 << 20  # bytes of the state that are read
+_LONGEST_RUN = 1800.0  # seconds after which the lease of a run in PostgreSQL expires
 
 
 class CurationLog:
-    """All curation runs, newest last."""
+    """The log of all curation runs, newest last, with the state of the schedule."""
 
     def __init__(self, home: Home) -> None:
         self._documents = documents_of(home).below(FOLDER)
@@ -66,10 +66,11 @@ class CurationLog:
         return [{**record, "undone_by": undone.get(record["id"], "")} for record in records]
 
     def last(self) -> Run | None:
+        """The newest run that is not an undo; None before the first."""
         return next((run for run in reversed(self.runs()) if not run.get("undoes")), None)
 
     def find(self, run_id: str) -> Run:
-        """The run with this id; without one the newest that changed something and was not taken back."""
+        """Returns the run with this id, or without one the newest that can be undone; NotFound when there is none."""
         for run in reversed(self.runs()):
             wanted = run["id"] == run_id if run_id else not run["undone_by"] and not run.get("undoes") and _changed(run)
             if wanted:
@@ -85,6 +86,7 @@ class CurationLog:
         return record
 
     def state(self) -> dict[str, Any]:
+        """The state of the schedule: whether it is paused, and when the curator first saw this home."""
         folder = self._documents.open()
         if folder is None:
             return {}
@@ -93,16 +95,17 @@ class CurationLog:
         try:
             found = json.loads(data or b"{}")
         except ValueError:
-            return {}  # a switch that cannot be read is off; the next change writes it anew
+            return {}  # an unreadable state counts as empty; the next change writes a new one
         return found if isinstance(found, dict) else {}
 
     def set(self, **values: Any) -> None:
+        """Changes values of the state."""
         with self._documents.create() as folder:
             folder.replace(_STATE, json.dumps(self.state() | values).encode())
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Allows one run at a time; a second one gets LockTimeout."""
+        """Holds the lease of a run; LockTimeout when another run is in progress."""
         with self._documents.create() as folder:
             lease = folder.lease(_LOCK, seconds=_LONGEST_RUN)
             if not lease.take():
@@ -119,7 +122,7 @@ def _changed(run: Run) -> bool:
     return bool(run.get("changes") or run.get("skills"))
 
 
-# Backups the curator makes before it changes anything: one archive of memory and skills each, the newest few kept.
+# Backups before a run changes anything: each is an archive of memory and skills, and only the newest are kept.
 
 BACKUP_FOLDER = ("backups", "curator")
 _LARGEST_DOCUMENT = 64 << 20
@@ -127,7 +130,7 @@ _PARTS = ("memories", "skills")
 
 
 def make(home: Home, *, keep: int) -> str:
-    """Writes a backup, private and durable, and returns its path; older ones beyond `keep` go."""
+    """Writes a private, durable backup and returns its path; deletes all but the newest `keep`."""
     documents = documents_of(home)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
@@ -159,7 +162,7 @@ def _add_documents(archive: tarfile.TarFile, documents: Documents, part: str) ->
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Files and folders only: a link could lead out of the home."""
+    """Keeps only files and folders, because a link could lead out of the home."""
     return member if member.isfile() or member.isdir() else None
 
 
@@ -167,7 +170,7 @@ HOUR = 3600.0
 
 
 class Curator:
-    """`ask` is a helper model as a function; without one, or with `curator.consolidate` off, none is asked."""
+    """Plans, carries out and undoes curation runs; `ask` calls a helper model, unless `curator.consolidate` is off."""
 
     def __init__(
         self,
@@ -186,7 +189,7 @@ class Curator:
         self._now = now
 
     def why_not_now(self, last_active: float) -> str:
-        """Why a scheduled run does not begin now; "" when it is due. The first run waits for one interval."""
+        """Why a scheduled run must not start now; "" when it is due. The first run waits for one interval."""
         now, state = self._now(), self.log.state()
         if not self._settings.flag("curator.enabled"):
             return "switched off (curator.enabled is false)"
@@ -205,7 +208,7 @@ class Curator:
         return ""
 
     def run(self, *, trigger: str = "by hand", dry_run: bool = False) -> Run:
-        """One run over memory and skills; what it did is recorded before it is reported."""
+        """Tidies memory and skills once; the run is recorded before it is reported."""
         with self.log.alone():
             report: Run = {"at": self._now(), "trigger": trigger, "changes": [], "operations": [], "contradictions": []}
             report |= {"refused": [], "categories": {}, "skills": [], "put_off": 0, "backup": ""}
@@ -222,7 +225,7 @@ class Curator:
             return self.log.add(report)
 
     def undo(self, run_id: str = "") -> Run:
-        """Takes back what a run changed: the memory files byte for byte, the skills out of the archive."""
+        """Undoes a run: restores the memory files byte for byte and takes skills out of the archive."""
         with self.log.alone():
             run = self.log.find(run_id)
             if run["undone_by"] or run.get("undoes"):
@@ -235,7 +238,7 @@ class Curator:
             return self.log.add({"at": self._now(), "trigger": "undo", "undoes": run["id"], "changes": undone})
 
     def contradictions(self) -> list[dict[str, str]]:
-        """What contradicts itself right now."""
+        """Lists the entries that contradict each other now."""
         found = []
         for target in self._store.targets if self._store else ():
             found += [_shown(target, each) for each in consolidate(self._facts(target)).contradictions]
@@ -273,7 +276,7 @@ class Curator:
         return operations
 
     def _passes_gate(self, target: str, proposed: Operation, report: Run) -> bool:
-        """Whether the helper may do this; what entries from outside may have put into its mouth waits for a person."""
+        """Whether the gate allows a proposal of the helper; one that outside entries may have caused is staged."""
         outside = [
             Source(origin=each.origin, name=f"an entry of {target}", text=entry)
             for entry, each in self._memory.provenance(target).items()
@@ -297,7 +300,7 @@ class Curator:
         for entry, origin in store.provenance(target).items():
             known = origin.change is not None and origin.origin not in ("external", "unknown")
             at = origin.change.at if known and origin.change is not None else 0.0
-            # Somebody may have written between the two looks; what is new has no marks yet.
+            # Another process may have written between the two reads; new entries have no marks yet.
             pinned = marks.get(entry, NONE).pinned
             found.append(Fact(entry=entry, at=at, trusted=origin.trusted, pinned=pinned))
         return found
@@ -377,7 +380,7 @@ class Curator:
 
 
 def _plan_of(entries: tuple[str, ...], operations: Sequence[Operation]) -> Plan:
-    """The operations on whatever is live now; one whose entries were changed meanwhile is left out."""
+    """Applies the operations to the current entries; one whose entries have changed meanwhile is skipped."""
     live, edits, archived = list(entries), [], []
     worded: dict[str, str] = {}
     for operation in operations:
@@ -402,7 +405,7 @@ def _shown(target: str, found: Contradiction) -> dict[str, str]:
 
 
 def helper_for(settings: Settings, budget: Background | None = None) -> Ask | None:
-    """The helper model the settings name for curation, when they want one to be asked; paid from the budget."""
+    """The helper model for curation, counted in the budget; None when `curator.consolidate` is off."""
     if not settings.flag("curator.consolidate"):
         return None
     from hermes.session.models import helper

@@ -1,4 +1,4 @@
-"""External memory in a session: asked before a turn, notified after it, never in its way.
+"""External memory in a session: it recalls before a turn and is notified after it, without delaying the answer.
 
 Without a provider in the settings every method does nothing and nothing is loaded.
 """
@@ -29,10 +29,10 @@ _REVIEW, _CURATOR = "background_review", "curator"
 
 
 def told(written: Written, **known: str) -> Iterator[dict[str, Any]]:
-    """The calls of `on_memory_write` that stand for a change; `known` is more metadata, empty texts are left out.
+    """Yields the `on_memory_write` calls for a change, with `known` as further metadata; empty texts are left out.
 
-    An entry that moves to the archive or back is neither forgotten nor new, so providers are not told; nor are they
-    told what a review keeps.
+    An entry that moves to the archive or back is neither forgotten nor new, so providers are not notified; nor are they
+    notified of what a review saves.
     """
     change = written.change
     if change is None or change.action == "restore" or change.cause.origin == _REVIEW:
@@ -58,7 +58,7 @@ def told(written: Written, **known: str) -> Iterator[dict[str, Any]]:
 
 
 def leave_for_providers(home: Home, names: Sequence[str], written: Written, *, user: str = "", **known: str) -> None:
-    """Keeps a change for these providers; their next session hands it over."""
+    """Puts a change into the outboxes of these providers; their next session delivers it."""
     calls = list(told(written, **known))
     if not calls or not names:
         return
@@ -71,18 +71,18 @@ def leave_for_providers(home: Home, names: Sequence[str], written: Written, *, u
 
 
 def store_beside(home: Home, settings: Settings, *, platform: str, project: str = "") -> MemoryStore:
-    """Curated memory for a change outside of a conversation; the person's providers get it with the next one."""
+    """Opens curated memory for a change outside a conversation; providers get the change with the next one."""
     store = MemoryStore.open(home, settings=settings, project=project)
     if names := chosen_providers(settings):
         store.watch(lambda written: leave_for_providers(home, names, written, platform=platform))
     return store
 
 
-_WORKSPACE = "hermes"  # the name that providers for hermes-agent get; what runs beside it is another workspace
+_WORKSPACE = "hermes"  # the workspace name that hermes-agent gives to providers
 
 
 class External:
-    """The providers of one session; compaction, the agent and delegated work tell them through this object."""
+    """The memory providers of one session, through which session, compaction and agent notify them."""
 
     def __init__(self, home: Home, settings: Settings) -> None:
         self._own_home, self._settings = home, settings
@@ -94,7 +94,7 @@ class External:
         self._platform = self._parent = self._user = self._call = ""
         self._turns = 0
         self._asked = ""
-        self._untold = False  # whether something was said since a provider last heard of an end
+        self._untold = False  # whether anything was said since the providers were last notified of an end
 
     def start(
         self,
@@ -109,7 +109,7 @@ class External:
         reserved: Sequence[str],
         handed: Sequence[MemoryProvider] = (),
     ) -> None:
-        """Loads and starts what the settings name and what is handed in; what does not work is a notice."""
+        """Loads and starts the providers of the settings and those in `handed`; failures become notices."""
         names = chosen_providers(settings)
         if not names and not handed:
             return
@@ -137,7 +137,7 @@ class External:
         self.prompt_block = _harmless(self.manager.build_system_prompt())
 
     def follow(self, before: External, home: Home, store: MemoryStore | None) -> bool:
-        """Shares the providers of the conversation before this one; they go over to it with `take_over`."""
+        """Shares the providers of the earlier conversation, until `take_over` moves them here; False if impossible."""
         if before.manager is None or before.home != home:
             return False
         self.manager, self.home, self._store = before.manager, home, store
@@ -145,7 +145,7 @@ class External:
         return True
 
     def take_over(self, before: External, said: Messages, notices: Notices, *, session_id: str, reason: str) -> None:
-        """The conversation before this one is committed, and its providers go on with this one."""
+        """Ends the earlier conversation for its providers and continues with them here."""
         if self.manager is None or before.manager is not self.manager:
             return
         before.on_session_end(said)
@@ -159,11 +159,11 @@ class External:
 
     @property
     def recalled_by(self) -> list[str]:
-        """The providers whose words the last recall holds."""
+        """The names of the providers whose text the last recall contains."""
         return self.manager.recalled_by if self.manager is not None else []
 
     def recall(self, text: str) -> str:
-        """What external memory knows about a person's words, within its deadline and budget."""
+        """Asks the providers what they know about a person's message, within their deadline and token budget."""
         self._asked, self._turns = text, self._turns + 1
         if self.manager is None:
             return ""
@@ -172,7 +172,7 @@ class External:
             return self.manager.prefetch_all(text, session_id=self._session_id)
 
     def finish(self, reply: str, messages: Messages, *, interrupted: bool) -> None:
-        """Stores the exchange and prepares the next recall, in the background; interrupted turns leave no trace."""
+        """Passes the exchange to the providers in the background, except interrupted turns; starts the next recall."""
         asked, self._asked = self._asked, ""
         if self.manager is None or interrupted or not asked.strip() or not reply.strip():
             return
@@ -184,7 +184,7 @@ class External:
         self._untold = True
 
     def mirror(self, written: Written) -> None:
-        """Passes a change of curated memory on to the providers: each entry with what it was before."""
+        """Passes a change of curated memory on to the providers, each entry with its previous text."""
         names = chosen_providers(self._settings)
         if self.manager is None and not names:
             return
@@ -199,16 +199,17 @@ class External:
             self.manager.on_memory_write(**call)
 
     def calling(self, call_id: str) -> None:
-        """A tool is called, and with an empty text: it has returned."""
+        """Sets the id of the running tool call, for the metadata of writes; "" after it has returned."""
         self._call = call_id
 
     # -- the life of a session ----------------------------------------------------------------------------------------
 
     def on_pre_compress(self, messages: Messages) -> str:
+        """Shows the providers messages that will leave the context; returns their text for the summary."""
         return self.manager.on_pre_compress(messages) if self.manager is not None else ""
 
     def on_session_end(self, messages: Messages) -> None:
-        """A boundary of the conversation, such as a compaction or /new; the providers keep running."""
+        """Notifies the providers of a boundary, such as a compaction or /new; they keep running."""
         if self.manager is not None and self._untold:
             self.manager.on_session_end(messages, session_id=self._session_id)
             self._untold = False
@@ -216,7 +217,7 @@ class External:
     def on_session_switch(
         self, new_session_id: str, *, parent_session_id: str = "", reset: bool = False, reason: str = "", **more: Any
     ) -> None:
-        """The conversation goes on as another session: resume, branch, reset, new or compression."""
+        """Notifies the providers that the conversation continues as another session, and why."""
         self._session_id, self._parent = new_session_id, parent_session_id
         if self.manager is not None:
             self.manager.on_session_switch(
@@ -224,14 +225,16 @@ class External:
             )
 
     def on_delegation(self, task: str, result: str, *, child_session_id: str = "", **more: Any) -> None:
+        """Notifies the providers of a finished delegated task."""
         if self.manager is not None:
             self.manager.on_delegation(task, result, child_session_id=child_session_id, **more)
 
     def status(self) -> list[dict[str, Any]]:
+        """The state of each provider, for `hermes status`."""
         return self.manager.status() if self.manager is not None else []
 
     def close(self, messages: Messages) -> None:
-        """Tells the end and waits, for a bounded time, until everything is handed over."""
+        """Notifies the providers of the end and waits a limited time until everything is delivered."""
         if self.manager is not None:
             self.on_session_end(messages)
             self.manager.shutdown_all()
@@ -239,7 +242,7 @@ class External:
 
 
 class ProviderTool:
-    """A provider's tool in the toolbox's form; what it brings is text from outside."""
+    """A provider's tool as a tool of the toolbox; its results count as text from outside."""
 
     brings = "provider"
     sink = "provider"
@@ -251,18 +254,20 @@ class ProviderTool:
         self.schema = schema
 
     def call(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Runs the tool in its provider; a result that is not an object is wrapped into one."""
         found = json.loads(self._manager.handle_tool_call(self.schema["name"], arguments))
         return found if isinstance(found, dict) else {"result": found}
 
     def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
-        """What would be stored; None for a call that by its name and arguments only looks something up."""
+        """The texts that a call would store; None if its name and arguments show that it only reads."""
         named = set(str(arguments.get("action") or self.schema["name"]).lower().split("_"))
         if not arguments or (named & _READING and not _CONTENT & arguments.keys()):
             return None
         return {"writes": [str(each) for name, each in arguments.items() if name in _CONTENT] or [str(arguments)]}
 
 
-# A provider does not say which of its tools store something; whatever is not known to look up counts as storing.
+# Providers do not say which of their tools store something, so every tool without one of these words in its name, or
+# with an argument named like content, counts as storing.
 _READING_WORDS = (
     "search recall reflect query read browse list get find lookup view show status context profile probe related "
     "reason reasoning contradict conclusions ask look answer check describe explain retrieve history timeline count"
@@ -292,7 +297,7 @@ def build_manager(
     user: str = "",
     handed: Sequence[MemoryProvider] = (),
 ) -> MemoryManager:
-    """A manager with these providers, loaded and not yet started."""
+    """Makes a manager with these providers, loaded but not started."""
     from hermes.providers.discovery import StartingProviders
 
     opening = StartingProviders(home, settings, names)
@@ -327,14 +332,14 @@ def build_manager(
 
 
 def _harmless(block: str) -> str:
-    """A provider's lines for the prompt, unless the scanner sees an attack in them."""
+    """The providers' text for the prompt; "" if the scanner refuses it."""
     from hermes.safety.scanner import scan
 
     return "" if block and scan(block, "context").level == "refuse" else block
 
 
 def _in_the_prompt(store: MemoryStore | None) -> list[str]:
-    """Entries the model reads in its prompt anyway; recalling them again would only cost."""
+    """Entries of curated memory, which need not be recalled because the prompt already contains them."""
     try:
         return [entry for target in store.targets for entry in store.entries(target)] if store else []
     except HermesError:

@@ -1,4 +1,4 @@
-"""How a session begins, branches, is named and ends; what is kept of a turn and of a conversation."""
+"""The life of a session: how it begins, resumes, branches, gets its title and ends, and what is saved then."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from hermes.session.parts import SessionParts
     from hermes.storage.records import StoredMessage
 
-VERBATIM = 24  # newest messages another model sees whole
-_OLDER = {"user": 300, "assistant": 200}
-_LONGEST = 4_000
+VERBATIM = 24  # newest messages that a transcript shows in full
+_OLDER = {"user": 300, "assistant": 200}  # characters of older messages, by role; tool results are left out
+_LONGEST = 4_000  # characters of a message that is shown in full
 
 
 def transcript(messages: Sequence[Mapping[str, Any]]) -> str:
-    """A conversation as text for a model that did not have it: the newest messages whole, older ones in short."""
+    """Renders a conversation for another model: the newest messages in full, older ones shortened."""
     split = max(0, len(messages) - VERBATIM)
     lines = []
     for place, message in enumerate(messages):
@@ -68,10 +68,10 @@ def _text(message: Mapping[str, Any]) -> str:
     return " ".join([content, *shown]).strip()
 
 
-# Capture without a model: what a person says in plain statements enters memory, or waits for them to agree.
+# Capture without a model: plain statements of the person become entries, or pending writes.
 #
-# It reads the person's own clean words and nothing else, so neither recalled memory nor a tool's output can come back
-# as a new memory, and a fact that was said a hundred times is one entry.
+# It reads only the person's own clean words, so neither recalled memory nor a tool's output can return as a new memory,
+# and a fact that is said a hundred times is one entry.
 
 STAGE = "stage"
 
@@ -79,14 +79,14 @@ STAGE = "stage"
 def capture_turn(
     said: str, store: MemoryStore, tool: MemoryTool, approvals: Approvals | None, turn: TurnContext = NO_TURN
 ) -> list[dict[str, Any]]:
-    """Keeps the statements of one message through the memory tool; with `approvals` they wait there instead."""
+    """Saves the statements of one message through the memory tool; with `approvals`, stages them there instead."""
     done = []
     for captured in capture(said):
         try:
             if captured.target in store.targets and (result := _keep(captured, store, tool, approvals, turn)):
                 done.append(result)
         except HermesError:
-            continue  # what cannot be kept now stays in the conversation, where search finds it
+            continue  # the statement stays in the conversation, where search finds it
     return done
 
 
@@ -96,7 +96,7 @@ def _keep(
     target = captured.target
     archived = [each.entry for each in store.archived(target) if not each.into]
     write = placed(captured, [*archived, *store.entries(target)])
-    if write.old_text in archived:  # somebody speaks of it again: it comes back before it is corrected
+    if write.old_text in archived:  # an archived entry that comes up again is restored before it is corrected
         store.restore(target, write.old_text, cause=cause_of(turn))
     if write.action == KNOWN:
         return None
@@ -120,19 +120,19 @@ def _stage(
 
 # A dated note for each conversation: its goal, its outcome, what was decided and what is open.
 #
-# It is written when a session ends, by the helper model of `compression` when `sessions.notes` is `model`, else from
-# the messages alone. It is kept as a session of its own below the conversation: found with the conversations, deleted
-# with its own, never listed and never put into a prompt by itself.
+# It is written when a session ends, by the helper model of `compression` if `sessions.notes` is `model`, otherwise from
+# the messages alone. It is a session of its own below the conversation: search finds it, it is deleted with the
+# conversation, and it is never listed or added to a prompt.
 
 SOURCE = "episode"
 _SUFFIX = ".note"
-_LINE, _LINES = 280, 6
-_FEWEST_TURNS = 3  # a question or two with their answers are found as they stand
-_FACTS = 60
-_LONGEST_TRANSCRIPT = 60_000
+_LINE, _LINES = 280, 6  # characters of a line, and lines under a heading
+_FEWEST_TURNS = 3  # search finds a shorter conversation just as well without a note
+_FACTS = 60  # facts looked for in a conversation
+_LONGEST_TRANSCRIPT = 60_000  # last characters of the transcript that the helper reads
 _WORD = re.compile(r"[^\W_]{4,}")
-_SHARE_USED = 0.6
-_FEWEST_WORDS = 2
+_SHARE_USED = 0.6  # share of an entry's words that must come up for the entry to count as used
+_FEWEST_WORDS = 2  # an entry with fewer words of four letters is not judged
 _LOG = logging.getLogger("hermes.session")
 
 
@@ -143,7 +143,7 @@ def end_of_session(
     store: MemoryStore | None,
     ask: Ask | None,
 ) -> None:
-    """Writes the note and marks the entries that were of use; what goes wrong here must not spoil an end."""
+    """Writes the note and marks the entries that were used; an error is logged and does not stop the end."""
     try:
         write_note(database, session_id, messages, ask)
         if store is not None:
@@ -155,24 +155,24 @@ def end_of_session(
 def write_note(
     database: SessionDB, session_id: str, messages: Sequence[Mapping[str, Any]], ask: Ask | None = None
 ) -> str:
-    """The id of the session with the note, "" when there was too little to note; a newer note replaces the older."""
+    """Writes or replaces the note; returns the id of its session, "" for a conversation that is too short."""
     if sum(message.get("role") == "user" for message in messages) < _FEWEST_TURNS:
         return ""
     text = _rendered(database, session_id, _by_model(messages, ask) or _extracted(messages))
     note_id = f"{session_id}{_SUFFIX}"
-    with database.bulk():  # the old note and the new one change places at once
+    with database.bulk():  # replace the old note in one transaction
         if database.find_session(note_id) is None:
             database.create_session(source=SOURCE, session_id=note_id, parent_session_id=session_id, kind="delegate")
         older = [each.id for each in database.messages(note_id)]
         if older:
             database.set_rewound(note_id, older)
-        outside = next(filter(None, map(origin_of, messages)), "")  # it may repeat what the conversation has read
+        outside = next(filter(None, map(origin_of, messages)), "")  # the note may repeat text from outside
         database.append(note_id, {"role": "assistant", "content": text, OUTSIDE: outside})
     return note_id
 
 
 def mark_used(store: MemoryStore, messages: Sequence[Mapping[str, Any]]) -> None:
-    """An entry whose words came up in the conversation was of use: a full store gives it up later than others."""
+    """Marks the entries whose words came up in the conversation as used; a full store archives them later."""
     said = {word for message in messages for word in _words(text_of(message)) if message.get("role") != "tool"}
     for target in store.targets:
         used = [entry for entry in store.entries(target) if _was_used(_words(entry), said)]
@@ -188,11 +188,11 @@ def _words(text: str) -> set[str]:
 
 
 def _extracted(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The first request, the last answer, and the sentences that say a decision or something open."""
+    """A note without a model: the first request, the last answer, and sentences with decisions or open matters."""
     asked = [text_of(message) for message in messages if message.get("role") == "user" and text_of(message).strip()]
     answered = [text_of(m) for m in messages if m.get("role") == "assistant" and text_of(m).strip()]
     facts = by_importance(find_facts(messages, _FACTS))
-    later = len(messages) - len(messages) // 3  # a question from the beginning was answered since
+    later = len(messages) - len(messages) // 3  # earlier questions have probably been answered
     return {
         "goal": one_line(asked[0], _LINE) if asked else "",
         "outcome": one_line(answered[-1], _LINE) if answered else "",
@@ -204,7 +204,7 @@ def _extracted(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _by_model(messages: Sequence[Mapping[str, Any]], ask: Ask | None) -> dict[str, Any] | None:
-    """The helper's note, when it is one and names nothing that the conversation does not."""
+    """The helper's note; None when it is malformed or contains a name that the conversation does not."""
     if ask is None:
         return None
     told = transcript(messages)[-_LONGEST_TRANSCRIPT:]
@@ -238,7 +238,7 @@ def _rendered(database: SessionDB, session_id: str, note: Mapping[str, Any]) -> 
 
 
 def take_back(database: SessionDB, session_id: str) -> tuple[str, list[StoredMessage]]:
-    """Marks the person's newest message and everything after it as taken back; returns its text and what is left."""
+    """Takes back the person's newest message and everything after it; returns its text and the remaining messages."""
     context = Contexts(database).live(session_id)
     place = next((place for place in reversed(range(len(context))) if _by_a_person(context[place])), None)
     spoken = list(Contexts(database).originals(session_id))
@@ -256,9 +256,9 @@ def take_back(database: SessionDB, session_id: str) -> tuple[str, list[StoredMes
 
 
 def branch_off(database: SessionDB, session_id: str, title: str | None = None) -> str:
-    """A conversation of its own that begins with everything said so far; returns its id.
+    """Creates a conversation that begins with a copy of everything said so far; returns its id.
 
-    It gets the same prompt and tools, so the provider's cache serves it, too.
+    It gets the same prompt and tools, so the provider's cache applies to it too.
     """
     parent = database.get_session(session_id)
     name = title or (f"{parent.title} (branch)" if parent.title else None)
@@ -277,7 +277,7 @@ def branch_off(database: SessionDB, session_id: str, title: str | None = None) -
 
 
 def _copied(original: StoredMessage) -> dict[str, Any]:
-    """The message for another session, in the order of the context, with the id of the first that said it."""
+    """A copy of a message for another session, with the id of the original."""
     kept = {key: part for key, part in original.message.items() if key not in (ORDER, RECEIPT)}
     return {COPY: original.id, **kept}
 
@@ -286,21 +286,22 @@ def _by_a_person(message: StoredMessage) -> bool:
     return message.role == "user" and WRITTEN not in message.message
 
 
-# Names a conversation after its first turn: from the person's words, and better by a helper model when one is set.
+# Titles a conversation after its first turn: from the person's words, then better by a helper model if one is set.
 
-LONGEST = 60
+LONGEST = 60  # characters of a title
 _ASK = (
     "Name this conversation in two to six words, in the language it is held in. Answer with the name only: no quotation"
     " marks, no full stop, no explanation."
 )
 _SHOWN = 1_000  # characters of each side that the helper sees
+# Markdown, list and number signs at the start of a line, and emphasis and code marks anywhere.
 _MARKUP = re.compile(r"^[\s#>*`\-\d.)]+|[`*_]{1,3}")
 _GREETING = re.compile(r"^(?:hi|hello|hey|hallo|please|bitte)\b[\s,!.:]*", re.IGNORECASE)
 
 
 def title_from(text: str) -> str:
-    """A short name out of what a person wrote: its first line that says something, cut at a word."""
-    # Masked first: without its underscores nothing would know a token for what it is.
+    """Makes a title from what a person wrote: the first line with a letter or digit, cut at a word."""
+    # Mask secrets first: a token without its underscores would not be recognised.
     lines = (" ".join(_MARKUP.sub("", line).split()) for line in mask_secrets(text[:5_000]).splitlines())
     first = next((line for line in lines if any(char.isalnum() for char in line)), "")
     said = _GREETING.sub("", first) or first
@@ -311,7 +312,7 @@ def title_from(text: str) -> str:
 
 
 class Titles:
-    """Gives one conversation its name; `rename` stores it and is only called by `start` and `settle`."""
+    """Gives a conversation its title; `rename` stores it, and only `start` and `settle` call it."""
 
     def __init__(self, rename: Callable[[str], object], helper: Helper | None) -> None:
         self._rename = rename
@@ -320,7 +321,7 @@ class Titles:
         self._better = ""
 
     def start(self, asked: str, reply: str) -> None:
-        """Names the conversation after its first turn and lets the helper think of a better name meanwhile."""
+        """Sets a title after the first turn and asks the helper for a better one in a thread."""
         if title := title_from(asked):
             self._rename(title)
         if self._helper is not None:
@@ -328,7 +329,7 @@ class Titles:
             self._worker.start()
 
     def settle(self, seconds: float = 0) -> None:
-        """Takes the helper's name when it is there; waits for it at most so long."""
+        """Sets the helper's title if it is ready; waits at most `seconds` for it."""
         if self._worker is None:
             return
         self._worker.join(seconds)
@@ -342,20 +343,20 @@ class Titles:
         try:
             named = self._helper(_ASK, f"Person: {asked[:_SHOWN]}\n\nAssistant: {reply[:_SHOWN]}")
         except HermesError:
-            return  # the name from the person's words stays
+            return  # the title from the person's words stays
         self._better = title_from(named.strip().strip("\"'“”„«»."))
 
 
-_LIFETIMES = {"5m": 300, "1h": 3600}
-_GOOD_SHARE = 0.5
+_LIFETIMES = {"5m": 300, "1h": 3600}  # seconds, by `prompt_caching.cache_ttl`
+_GOOD_SHARE = 0.5  # cached share of a prompt from which on no reason is given
 
 
 def what_broke_the_cache(
     usage: Usage, *, first: bool, idle_seconds: float, ttl: str, same_model: bool, minimum: int = 0, told: str = ""
 ) -> str:
-    """Why so little of the prompt came from the cache; empty when enough did.
+    """Why so little of the prompt came from the cache; "" when enough did.
 
-    `minimum` is the length below which the model's provider caches nothing; `told` is what the provider itself says.
+    `minimum` is the number of tokens below which the provider caches nothing; `told` is the provider's own reason.
     """
     if usage.cached_share >= _GOOD_SHARE or not usage.input_tokens:
         return ""
@@ -372,34 +373,34 @@ def what_broke_the_cache(
     return "the prefix did not move; the provider did not keep it"
 
 
-# When a conversation counts as ended: from the moment nobody has it open until somebody resumes it.
+# A conversation counts as ended from when no process has it open until it is resumed.
 #
-# Only ended conversations are ever pruned. One whose process was killed is ended by the next that opens any. A chat
-# on a platform goes on when a program stops; the gateway ends it. A reason that says what the conversation became
-# stays.
+# Only ended conversations are pruned. One whose process was killed is ended by the next process that opens any. A chat
+# on a platform continues when a program stops; the gateway ends it. An end reason that says how the conversation
+# continued is kept.
 
 CLOSED = "agent_close"
 
 
 def end(parts: SessionParts, session_id: str, compactor: Compactor | None, said: list[dict[str, Any]]) -> None:
-    """Closes a session in the documents' order: ends and shuts down the providers, then tells the engine."""
+    """Closes a session: shuts down the providers, then notifies the engine, then marks the session as ended."""
     parts.external.close(said)
     if compactor is not None:
         compactor.close()
     if not parts.storage.is_long_lived:
         opened = Opened(parts.database)
         with opened.together():
-            with suppress(NotFound):  # deleted meanwhile, because nobody had said anything or by somebody else
+            with suppress(NotFound):  # deleted meanwhile, because it was empty or by another process
                 parts.database.end_session(session_id, CLOSED)
             opened.clear(parts.storage.opened_as)
     parts.close()
 
 
 def begin(parts: SessionParts, session_id: str, about: Mapping[str, Any], inputs: dict[str, Any]) -> None:
-    """Stores the row of a new session, in which nothing was said yet.
+    """Stores a new session without messages.
 
-    `about` are its source, title, model and folder; `inputs` are what the host wants of the prompt, and stored, because
-    a compaction builds it again.
+    `about` contains its source, title, model and folder; `inputs`, the host's inputs of the prompt, are stored because
+    a compaction rebuilds the prompt.
     """
     parent = parts.options.parent
     row: dict[str, Any] = {
@@ -413,9 +414,9 @@ def begin(parts: SessionParts, session_id: str, about: Mapping[str, Any], inputs
     }
     try:
         _create(parts, row)
-    except StorageError as error:  # the session opens all the same
+    except StorageError as error:  # the session opens nevertheless, with a spare database
         spare = parts.storage.fall_back(error)
-        known = {"parent_session_id": None, "kind": None}  # the session above is not in the spare database
+        known = {"parent_session_id": None, "kind": None}  # the parent is not in the spare database
         _create(parts, row | known)
         spare.begun(session_id, parent=parent)
         parts.notices.add("storage", spare.in_words())
@@ -430,7 +431,7 @@ def _create(parts: SessionParts, row: Mapping[str, Any]) -> None:
 def go_on(
     parts: SessionParts, session_id: str, about: Mapping[str, Any], inputs: dict[str, Any]
 ) -> list[StoredMessage]:
-    """What the model knows of a session that is resumed; one that was not begun here gets a prompt and tools now."""
+    """Resumes a session and returns its context; one without a prompt, such as an imported one, gets it now."""
     database = parts.storage.readable
     added: dict[str, Any] = {}
     if "tools" not in database.session_details(session_id):
@@ -442,7 +443,7 @@ def go_on(
                 database.update_session(session_id, cwd=about["cwd"])
             Contexts(database).set_prompt(session_id, **added)
         return Contexts(database).live(session_id)
-    except StorageError as error:  # what can still be read goes on in a spare database
+    except StorageError as error:  # continue with what can still be read, in a spare database
         with parts.storage.reading_after(error) as past:
             row, details = past.get_session(session_id), past.session_details(session_id)
             known = Contexts(past).live(session_id)
@@ -453,7 +454,7 @@ def go_on(
 
 
 def _prompt_and_tools(parts: SessionParts, about: Mapping[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
-    """The prompt and the tools of a session, which stay as they are, and what it takes to build the prompt again."""
+    """The prompt and tools of a session, which stay the same, and the inputs for rebuilding the prompt."""
     prompt, today = parts.build_prompt(model=about["model"], cwd=about["cwd"], **inputs), inputs["today"]
     for notice in prompt.notices:
         parts.notices.add("context", notice)

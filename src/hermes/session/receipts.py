@@ -1,8 +1,8 @@
-"""What was in front of the model at each turn of a stored conversation, and the receipt of each answer.
+"""Reconstructs what the model saw at each turn of a stored conversation, and the receipt of each answer.
 
 Every session stores the sections of its prompt, every message what was added to it on the way to the model, and every
-compaction what it wrote in the place of what. Sizes and sources are recorded; the texts are cut out of what is stored.
-A receipt is the sealed record of an answer (`conversations/receipts`) with all of that as a numbered list.
+compaction what it replaced by what. Sizes and sources are recorded; the texts are cut out of the stored messages. A
+receipt is the sealed record of an answer (`conversations/receipts`) with all of that as a numbered list.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
     from hermes.tools.registry import Toolbox
 
 
-# The texts behind the recorded sizes: what was added on the way to the model, cut out of what is stored.
+# The texts behind the recorded sizes: what was added on the way to the model, cut out of the stored messages.
 #
-# A text that is not stored is None. Nothing is built again from its sources: they may have changed since.
+# A text that is not stored is None. It is not rebuilt from its sources, because they may have changed since.
 
 _BETWEEN = "\n\n"
 
@@ -52,7 +52,7 @@ def prompts(stored: Sequence[StoredMessage], newest: str | None) -> list[str | N
 
 
 def section_texts(sections: Sequence[Mapping[str, Any]], prompt: str | None) -> list[str | None]:
-    """The text of each section, when the prompt is the one that was measured."""
+    """Cuts the prompt into its sections; None for each if the prompt is not the one that was measured."""
     ends, at = [], 0
     for each in sections:
         ends.append(at + each["characters"])
@@ -63,9 +63,9 @@ def section_texts(sections: Sequence[Mapping[str, Any]], prompt: str | None) -> 
 
 
 def addition_texts(stored: StoredMessage) -> list[str | None]:
-    """What was added to a message, in the order of its record. Recall is as the model saw it, within its fence."""
+    """The texts added to a message, in the order of their record; recall includes its fence, as the model saw it."""
     additions, sent = stored.message.get("additions", ()), stored.message.get("api_content")
-    # Without a text of its own the message was sent as stored: notes and rules are the end of a tool's result.
+    # Without `api_content` the message was sent as stored: notes and rules are the end of a tool's result.
     rest = stored.text if sent is None else sent[len(stored.text) + len(_BETWEEN) :]
     texts: list[str | None] = []
     for each in reversed(additions):
@@ -76,7 +76,7 @@ def addition_texts(stored: StoredMessage) -> list[str | None]:
 
 
 def summary_texts(context: Sequence[StoredMessage]) -> dict[int, str]:
-    """What each compaction wrote that still stands in the context, by the id of the message that carries its record."""
+    """The text of each block in the context, by the id of the message that carries its record."""
     texts: dict[int, list[str]] = {}
     for each in sorted((each for each in context if WRITTEN in each.message), key=lambda each: each.place):
         if "additions" in each.message or not texts:
@@ -95,7 +95,7 @@ def turns(db: SessionDB, session_id: str) -> Iterator[dict[str, Any]]:
 
 @value
 class _Walked:
-    """A turn with the messages it was made of; `history` is what stood before them."""
+    """A turn with its messages; `history` is the context before them."""
 
     turn: dict[str, Any]
     asked: StoredMessage
@@ -125,13 +125,13 @@ def _walk(db: SessionDB, session_id: str) -> Iterator[_Walked]:
 
 
 def parts_of(turn: dict[str, Any]) -> list[dict[str, Any]]:
-    """Everything in a turn that was put there rather than said: sections, summaries, additions."""
+    """Lists everything in a turn that nobody said: sections of the prompt, summaries and additions."""
     results = (one for each in turn["results"] for one in each["added"])
     return [*turn["prompt"]["sections"], *turn["summaries"], *turn["added"], *results]
 
 
 class _Seen:
-    """What the model had in front of it, followed message by message."""
+    """Replays a session message by message to know what the model saw."""
 
     def __init__(self, details: dict[str, Any], stored: Sequence[StoredMessage]) -> None:
         self.tools = len(details.get("tools") or ())
@@ -145,6 +145,7 @@ class _Seen:
         self._summaries: list[dict[str, Any]] = []
 
     def take(self, each: StoredMessage) -> None:
+        """Advances by one message; a compaction changes the context and perhaps the prompt."""
         self._by_place[each.place] = each
         if WRITTEN in each.message:  # a compaction, which may have rebuilt the prompt
             self._held = each.message.get("announced", self._held)
@@ -162,11 +163,11 @@ class _Seen:
             self._summaries = _summaries(self.context)
 
     def summaries(self) -> list[dict[str, Any]]:
-        """What compactions wrote in the place of what they took out."""
+        """The summaries with which compactions replaced messages."""
         return [dict(each) for each in self._summaries]
 
     def prompt(self) -> dict[str, Any]:
-        """The sections of the prompt, and up to which changes of memory it holds."""
+        """The sections of the prompt, and the newest changes of memory it contains."""
         return {
             "characters": sum(each["characters"] for each in self._sections),
             "tokens": sum(each["tokens"] for each in self._sections),
@@ -193,12 +194,12 @@ def _turn(seen: _Seen, asked: StoredMessage, rest: list[StoredMessage]) -> dict[
             if each.role == "tool"
         ],
         "answer": _answer(rest),
-        "compacted": [],  # what was written in the place of messages from here to the next turn
+        "compacted": [],  # summaries of compactions from here to the next turn
     }
 
 
 def _whole(details: dict[str, Any]) -> list[dict[str, Any]]:
-    """The prompt as one section: of a session of an earlier version, or one that was brought in."""
+    """The prompt as a single section, for sessions of an earlier version and imported ones."""
     text = details.get("system_prompt") or ""
     return [{"name": "prompt", "characters": len(text), "tokens": estimate(text)}] if text else []
 
@@ -254,9 +255,9 @@ def _answer(rest: Sequence[StoredMessage]) -> dict[str, Any]:
 
 
 def how_told(db: SessionDB, session_id: str, changes: Sequence[Change]) -> dict[str, str]:
-    """How a conversation learnt of each change of memory: by change id, in words; what it never learnt is left out.
+    """Says how a conversation learnt of each change of memory, by change id; unknown changes are left out.
 
-    `changes` are all there were, oldest first: what was taken back before the conversation looked is not told to it.
+    `changes` is the whole history, oldest first, because the model never sees what was undone before it looked.
     """
     known: dict[str, str] = {}
     up_to: dict[str, int] = {}
@@ -277,9 +278,9 @@ def how_told(db: SessionDB, session_id: str, changes: Sequence[Change]) -> dict[
 
 
 def _seen(changes: Sequence[Change], target: str, since: int | None, until: int) -> Iterator[str]:
-    """The changes after one and up to another that somebody who looks then can see.
+    """The changes after `since`, up to `until`, whose effect is visible in memory at that point.
 
-    Who looks for the first time (`since` is None) sees what is there, and misses nothing of what is not.
+    At the first look (`since` is None), only added entries are visible, because nothing removed was known before.
     """
     past = [change for change in changes if change.target == target and _number(change.id) <= until]
     fresh = [change for change in past if _number(change.id) > (since or 0)]
@@ -307,15 +308,16 @@ _WHY = {
     "rules": "standing rules of the person that apply here",
     "reminders": "reminders of the person that are due",
 }
+# Grades of additions that Hermes itself makes; every other addition counts as outside unless the host vouched.
 _OWN_ADDITIONS = {"announcement": TRUSTED, "rules": PERSON, "reminders": PERSON}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReceiptItem:
-    """One thing that was in front of the model; `number` is what the actions on a receipt take.
+    """One thing that the model saw; the actions on a receipt refer to it by `number`.
 
     `kind` is entry, section, summary, message, question, call, result, found (in a result of a search), recalled,
-    announcement, rules, reminders, overlay or folder_notes. `text` is None where only the size was kept.
+    announcement, rules, reminders, overlay or folder_notes. `text` is None if only the size was stored.
     """
 
     number: int
@@ -331,7 +333,7 @@ class ReceiptItem:
     session_id: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs; secrets in the text are masked."""
+        """The item for JSON, with secrets in the text masked."""
         shown = mask_secrets(self.text) if self.text else self.text
         return {**vars(self), "text": shown}
 
@@ -365,10 +367,11 @@ class Receipt:
 
     @property
     def intact(self) -> bool:
+        """Whether the seal still matches the stored conversation."""
         return self.state == INTACT
 
     def as_dict(self) -> dict[str, Any]:
-        """For programs: the command line's `--json`, HTTP and MCP. Secrets are masked."""
+        """The receipt for `--json`, HTTP and MCP, with secrets masked."""
         plain = vars(self)
         listed = {name: list(plain[name]) for name in ("problems", "written", "pending", "fired")}
         texts = {name: mask_secrets(plain[name]) for name in ("question", "answer")}
@@ -376,9 +379,9 @@ class Receipt:
 
 
 class Receipts:
-    """The receipts of one person: to read, to verify and to act on.
+    """Reads and verifies the receipts of one person, and carries out the person's actions on their items.
 
-    `store` is where entries are changed; the store of the home unless given. Each action returns what it did, in words.
+    Entries are changed in `store`, by default that of the home. Each action returns a sentence about what it did.
     """
 
     def __init__(self, home: Home, db: SessionDB, store: MemoryStore | None = None) -> None:
@@ -388,7 +391,7 @@ class Receipts:
         self._keys = ReceiptKeys(documents_of(home))
 
     def get(self, receipt_id: str) -> Receipt:
-        """One receipt with everything that was in front of the model; NotFound when this person has none of that id."""
+        """Returns one receipt with everything the model saw; NotFound if this person has none with this id."""
         session_id = receipt_id.rpartition(".")[0]
         session = self._db.find_session(session_id) if session_id else None
         known = (
@@ -404,7 +407,7 @@ class Receipts:
         raise NotFound(f"the answer of receipt {receipt_id!r} was taken back")
 
     def of(self, session_id: str) -> list[Receipt]:
-        """Those of the conversation up to this session, oldest first, without their items."""
+        """Lists the receipts of the conversation up to this session, oldest first, without their items."""
         chain = Transcript(self._db).chain(self._db.get_session(session_id))
         known = {
             each.record.get("id"): each
@@ -415,17 +418,17 @@ class Receipts:
         return [_receipt(found, walked) for found, walked in turns if found is not None]
 
     def verify(self, session_id: str = "") -> Iterator[Checked]:
-        """Every receipt of one session, or of all, with whether it still holds."""
+        """Checks the seals of all receipts of one session, or of every session."""
         sessions = [self._db.get_session(session_id)] if session_id else Pages.of_db(self._db).sessions()
         for session in sessions:
             yield from checked_receipts(self._db, session.id, self._keys)
 
-    # What a person does about an item.
+    # Actions of a person on an item.
 
     def correct(self, receipt_id: str, number: int, text: str) -> str:
-        """Puts `text` in the place of an entry.
+        """Replaces an entry by `text`.
 
-        A message stays as it was said: the text becomes an entry, and the message is kept from recall.
+        A message stays as it was said: the text becomes a new entry, and the message is kept from recall.
         """
         item = self._item(receipt_id, number)
         if item.kind == "entry":
@@ -457,7 +460,7 @@ class Receipts:
         return "Entry pinned."
 
     def never(self, receipt_id: str, number: int, *, recall: bool = False) -> str:
-        """No model is shown the entry or message from now on, or with `recall` again; the person still finds it."""
+        """Hides an entry or message from models, or with `recall` shows it again; the person still finds it."""
         item = self._item(receipt_id, number)
         if item.kind == "entry":
             entry = self._entry(receipt_id, item, "kept from recall")
@@ -486,7 +489,7 @@ class Receipts:
         return item
 
     def _messages(self, item: ReceiptItem) -> list[int]:
-        """The message of an item, under every id it has in branches and compacted continuations."""
+        """The ids of an item's message: its own, and those of its copies in branches and continuations."""
         if item.message_id is None or item.kind not in _SAID:
             raise WriteRefused(
                 f"item {item.number} is a {item.kind}, neither an entry nor a message; act on what it was made from",
@@ -498,7 +501,7 @@ class Receipts:
         stored = self._db.messages(holder.id, around=item.message_id, window=0)
         ids = {item.message_id, *(first_id(each) for each in stored if each.id == item.message_id)}
         family, keys = {holder.root}, {holder.key}
-        for session in Pages.of_db(self._db).sessions():  # parents come before their children
+        for session in Pages.of_db(self._db).sessions():  # parents precede their children
             if session.root in family or session.parent in keys:
                 family.add(session.root)
                 keys.add(session.key)
@@ -508,7 +511,7 @@ class Receipts:
         return sorted(ids)
 
     def _store(self, receipt_id: str) -> MemoryStore:
-        """Curated memory as the session of the receipt had it; changes are passed on to external memory."""
+        """Curated memory with the project of the receipt's session; changes are passed on to external memory."""
         if self._given is not None:
             return self._given
         project = recorded_project(self._db.get_session(receipt_id.rpartition(".")[0]).project)
@@ -544,7 +547,7 @@ def _receipt(checked: Checked, walked: _Walked, items: Sequence[ReceiptItem] = (
 
 
 def _items(walked: _Walked, record: Mapping[str, Any], known: Mapping[Any, Checked]) -> list[ReceiptItem]:
-    """In the order in which the model reads them: prompt, what was said before, this turn."""
+    """The items in the order in which the model read them: prompt, earlier messages, this turn."""
     lists = known.get(record.get("entries_in"))
     entries = record.get("entries") or (lists.record.get("entries") if lists is not None else None) or ()
     turn = walked.turn
@@ -651,13 +654,13 @@ def _found_in(stored: StoredMessage) -> Iterator[dict[str, Any]]:
             yield _made("found", who, grade, why, said, message_id=number, session_id=place)
 
 
-# What a receipt is made of when a turn ends.
+# The contents of a receipt, collected when a turn ends.
 
 
 def entries_in_prompt(
     store: MemoryStore | None, prompt: str, sections: Sequence[Mapping[str, Any]]
 ) -> list[tuple[str, str, str, float | None]]:
-    """(target, key, origin, when) of each entry that the prompt shows."""
+    """Lists the entries that the prompt shows, as (target, key, origin, time)."""
     found: list[tuple[str, str, str, float | None]] = []
     for section, text in zip(sections, section_texts(sections, prompt), strict=True):
         target = section["name"]
@@ -682,7 +685,7 @@ def written_in(
     session_id: str,
     seen: Mapping[str, int],
 ) -> list[dict[str, Any]]:
-    """What a turn changed: each change of memory after those that were `seen`, and each other tool that writes."""
+    """Lists what a turn changed: changes of memory after those `seen`, and successful calls of tools that write."""
     written: list[dict[str, Any]] = []
     for target in store.targets if store is not None else ():
         try:
@@ -703,7 +706,7 @@ def written_in(
 
 
 def staged_in(turn: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The ids of what the tools of a turn left for a person to decide."""
+    """The ids of the pending writes that the tools of a turn created."""
     texts = [str(message.get("content")) for message in turn if message.get("role") == "tool"]
     results = [_opened(text) for text in texts if '"staged": true' in text[:200]]
     return [str(each["pending_id"]) for each in results if "pending_id" in each]

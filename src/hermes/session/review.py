@@ -1,9 +1,9 @@
 """Background review: after the answer, the same model looks back and saves what is worth keeping.
 
-It sees the parent's prompt, messages and tools byte for byte, so that the provider's cache is hit, and one message more
-that nobody stores. Only memory and skills can be changed, through the parent's store; external providers hear nothing,
-nobody is asked, and text from outside that the conversation held makes every write wait for a person. A review that
-fails is logged and shown by `hermes status`; the person's turn never sees it.
+It sees the parent's prompt, messages and tools byte for byte, so that the provider's cache applies, plus one message
+that is not stored. It can change only memory and skills, through the parent's store. External providers are not
+notified, nobody is asked for consent, and text from outside in the conversation makes every write wait for approval. A
+review that fails is logged and shown by `hermes status`; the person's turn is not affected.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 
 
 class Fork:
-    """What `tools/loop` talks to during a review; nothing of it is stored, observed, searched or told to anybody.
+    """The session that `tools/loop` uses during a review; nothing in it is stored, searched or sent to providers.
 
-    The model sees the parent's tools byte for byte, so that its cache is hit; only those of `toolbox` run.
+    The model sees the parent's tools byte for byte, so that its cache applies; only those in `toolbox` run.
     """
 
     def __init__(self, parent: Request, instruction: str, toolbox: Toolbox, turn: TurnContext) -> None:
@@ -63,12 +63,15 @@ class Fork:
         self._turn = turn
 
     def request(self) -> Request:
+        """The request with the instruction of the review and everything since."""
         return replace(self._parent, messages=list(self._messages))
 
     def record(self, message: Mapping[str, Any]) -> None:
+        """Appends a message to the review, in memory only."""
         self._messages.append(wire_message(dict(message)))
 
     def call_tool(self, name: str, arguments: str, *, call_id: str, cut_off: bool = False) -> str:
+        """Runs a tool of the review; for any other, the result tells the model which ones are available."""
         if cut_off:
             result = to_json(failure(CUT_OFF))
         elif name in self._toolbox.names():
@@ -80,25 +83,26 @@ class Fork:
         return result
 
 
-LAST_PRUNE = "last_auto_prune"
-# Rewriting a file makes writers wait; up to this size that is about a second.
+LAST_PRUNE = "last_auto_prune"  # key of the time of the last pruning
+# Rewriting a file blocks writers; up to this size, that takes about a second.
 QUICKLY_REWRITTEN = 64_000_000
 
 
 def is_due(database: SessionDB, settings: Settings) -> bool:
+    """Whether old conversations should be pruned again, by `sessions.min_interval_hours`."""
     last = float(database.get_meta(LAST_PRUNE) or 0)
     return abs(time.time() - last) >= settings.integer("sessions.min_interval_hours") * 3600
 
 
 def prune(database: SessionDB, settings: Settings) -> int:
-    """Deletes whole conversations, not those put into the archive; returns how many."""
+    """Deletes conversations that were unused for `sessions.retention_days`, except archived ones; returns how many."""
     database.set_meta(LAST_PRUNE, str(time.time()))
     Opened(database).end_abandoned()
     upkeep = Maintenance.of_db(database)
     old = upkeep.unused(settings.integer("sessions.retention_days"))
     for session in old:
         for part in reversed(database.lineage(session.id)):
-            if part.kind != "delegate" or part.parent is None:  # a delegated part goes with the one that started it
+            if part.kind != "delegate" or part.parent is None:  # a delegated session is deleted with its parent
                 database.delete(part.id)
     if old and settings.flag("sessions.vacuum_after_prune") and upkeep.sizes()["file_bytes"] <= QUICKLY_REWRITTEN:
         upkeep.rewrite()
@@ -106,9 +110,9 @@ def prune(database: SessionDB, settings: Settings) -> int:
 
 
 ORIGIN = "background_review"
-LAST_REVIEW = "review:last"
-_SIDE_WORK = ("subagent", "tool", "cron")
-_MADE_UP_FOR = 3  # reviews that waited, made at one start
+LAST_REVIEW = "review:last"  # key of the outcome of the newest review
+_SIDE_WORK = ("subagent", "tool", "cron")  # sources without a person, whose sessions are not reviewed
+_MADE_UP_FOR = 3  # waiting reviews that are made at one start
 _ROOM = 0.9  # share of the context window a review may fill
 _LOG = logging.getLogger("hermes.review")
 
@@ -119,13 +123,13 @@ class Reviews:
     def __init__(self, session: MemorySession, now: Callable[[], float] = time.time) -> None:
         self._session = session
         self._settings = session.settings
-        self._database = session.database  # held, so that a session closed meanwhile is an error that can be told
+        self._database = session.database  # held, so that a session closed meanwhile raises a reportable error
         self._thread: threading.Thread | None = None
         self._stop = threading.Event()
         self._budget = Background(session.database, session.settings, now)
 
     def after_turn(self, model: Model) -> bool:
-        """Starts a review when one is due; True when it did. Call it after the person has the answer."""
+        """Starts a review if one is due and says whether it did; call it once the person has the answer."""
         session = self._session
         if self._is_side_work():
             return False
@@ -133,7 +137,7 @@ class Reviews:
         if not kinds or not self._settings.flag("review.enabled") or self.running:
             return False
         if why := self._budget.why_not(task=REVIEW):
-            self._wait(session.id, kinds, why)  # the counts stay, so it is due again when the conversation goes on
+            self._wait(session.id, kinds, why)  # the counts stay, so it is due again at the next turn
             return False
         try:
             session.counters.review_began(kinds)
@@ -148,9 +152,9 @@ class Reviews:
         return True
 
     def tidy_if_due(self, model: Model | None = None) -> bool:
-        """Starts what the schedule asks for: old conversations are pruned, the curator runs, reviews are made up for.
+        """Starts the scheduled work that is due: pruning old conversations, curation, and reviews that waited.
 
-        `model` makes the reviews that waited for a new day.
+        `model` makes the reviews; without it they keep waiting.
         """
         if self._is_side_work() or self.running:
             return False
@@ -167,7 +171,7 @@ class Reviews:
         return (lambda: prune(database, settings)) if is_due(database, settings) else None
 
     def _curating(self) -> Callable[[], object] | None:
-        """A run of the curator, when the schedule says so and nobody used the home for a while."""
+        """A run of the curator, if it is due and nobody has used the home for a while."""
         from hermes.session.curator import Curator, helper_for
 
         session, settings = self._session, self._settings
@@ -177,7 +181,7 @@ class Reviews:
             return None
         ask = helper_for(settings, self._budget)
         if ask is not None and self._budget.why_not():
-            return None  # it stays due, and runs on the day that has a budget
+            return None  # it stays due until a day with budget left
 
         def run() -> None:
             before = self._budget.spent().get(CURATION, {}).get("tokens", 0)
@@ -189,7 +193,7 @@ class Reviews:
         return run
 
     def _waiting(self, model: Model | None) -> Callable[[], object] | None:
-        """The reviews that no budget was left for, the longest waiting first, when there is one again."""
+        """The reviews for which no budget was left, the oldest first, if there is budget again."""
         own = self._session.id
         if model is None or not self._settings.flag("review.enabled"):
             return None
@@ -203,28 +207,29 @@ class Reviews:
 
     @property
     def running(self) -> bool:
+        """Whether a review or scheduled work is running."""
         return self._thread is not None and self._thread.is_alive()
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Waits for what is under way; False when it takes longer."""
+        """Waits for running work; False if it takes longer than `seconds`."""
         if self._thread is not None:
             self._thread.join(seconds)
         return not self.running
 
     def close(self) -> None:
-        """Lets a review come to its end for a while, then stops it; what it saved by then is saved."""
+        """Waits a limited time for a review, then stops it; what it has saved stays saved."""
         if not self.wait(self._settings.number("review.close_seconds")):
             self._stop.set()
             self.wait(self._settings.number("review.close_seconds"))
 
     def run(self, model: Model, kinds: frozenset[str], parent: Request, *, same_model: bool = True) -> dict[str, Any]:
-        """One review, here and now; its outcome is kept for `hermes status`."""
+        """Makes one review in the calling thread; its outcome is stored for `hermes status`."""
         request = parent if same_model else _elsewhere(parent, self._toolbox())
         turn = self._session.turn_context(ORIGIN)
         return self._review(model, kinds, request, turn, cached=same_model)
 
     def run_waiting(self, model: Model, session_id: str, kinds: frozenset[str]) -> dict[str, Any]:
-        """The review of a stored conversation that waited for a new day."""
+        """Makes the review of a stored conversation that waited for a new day or was killed."""
         database = self._database
         if database.find_session(session_id) is None:
             self._budget.done(session_id)
@@ -285,7 +290,7 @@ class Reviews:
         return self._keep({"at": time.time(), "session": session_id, "status": "waiting", "error": why, "saved": []})
 
     def _is_side_work(self) -> bool:
-        """A delegated task or a tool's session has no person whose habits could be learnt."""
+        """Whether this is a delegated task or a tool's session, without a person whose habits could be learnt."""
         row = self._session.opened_as
         return row.kind == "delegate" or row.source in _SIDE_WORK
 
@@ -321,7 +326,7 @@ class Reviews:
 
 
 class Budget:
-    """What one review may cost; a cached token counts a tenth. The day's budget counts along."""
+    """The token budget of one review, which also counts towards the day's; a cached token counts as a tenth."""
 
     def __init__(self, day: Background, limit: int, model: str) -> None:
         self._day = day
@@ -331,10 +336,11 @@ class Budget:
 
     @property
     def used_up(self) -> bool:
+        """Whether the review has spent its tokens and must stop."""
         return bool(self._limit) and self.spent >= self._limit
 
     def too_dear(self, request: Request, prompt: str, model: Model, *, cached: bool) -> tuple[int, str]:
-        """What the first call takes, in tokens, and why the review must not even begin; "" when it may."""
+        """The expected tokens of the first call, and why the review must not begin; "" when it may."""
         tokens = estimate(request.system) + estimate(prompt) + sum(map(estimate_message, request.messages))
         expected = int(tokens * (CACHED if cached else 1))
         if tokens > model.context_length * _ROOM:
@@ -347,6 +353,7 @@ class Budget:
         return expected, ""
 
     def count(self, usage: Usage) -> None:
+        """Counts a call of the review, here and in the budget of the day."""
         self.spent += self._day.count(REVIEW, usage, self._model)
 
 
@@ -366,7 +373,7 @@ def _text(name: str) -> str:
 
 
 def _elsewhere(parent: Request, toolbox: Toolbox) -> Request:
-    """For another model nothing is cached: it gets a digest of the conversation, and only the tools that run."""
+    """The request for another model, which has nothing cached: a short transcript, and only tools that run."""
     told = f"<transcript>\n{transcript(parent.messages)}\n</transcript>"
     system = f"{_text('review_elsewhere')}\n\n{parent.system}"
     answered = {"role": "assistant", "content": "I have read it."}
@@ -380,7 +387,7 @@ def _status(event: TurnFinished, budget: Budget) -> str:
 
 
 def _saved(event: ToolReturned) -> dict[str, Any]:
-    """What a tool call of the review changed; empty when it only looked, or was refused."""
+    """What a tool call of the review changed; empty when it only read or was refused."""
     result = json.loads(event.result)
     if not result.get("success") or event.call.name not in ("memory", "skill_manage"):
         return {}
@@ -392,7 +399,7 @@ def _saved(event: ToolReturned) -> dict[str, Any]:
 
 
 def _tell(session: MemorySession, saved: list[dict[str, Any]]) -> None:
-    """One line for the person, as the settings want it."""
+    """Adds a notice about what the review saved, as `display.memory_notifications` says."""
     how = session.settings.text("display.memory_notifications")
     if how == "off" or not saved:
         return
