@@ -30,7 +30,7 @@ def open_conversations(
 
 
 def forget_conversations(path: str, owner: str) -> None:
-    """Removes everything of a person from a database of many; a file goes with the home it is in."""
+    """Removes everything of a person from a shared database; a file is removed with its home instead."""
     if is_address(path):
         from hermes.storage.postgres.conversations import PostgresConversations  # loads an optional library
         from hermes.storage.postgres.documents import PostgresDocuments
@@ -75,7 +75,7 @@ _OTHERS = (
 
 
 def open_ledger(path: str, address: str, owner: str) -> EngineDatabase:
-    """The tables of a gateway: in the file at `path`, or beside everything else of `owner` at `address`."""
+    """Opens the tables of a gateway: the file at `path`, or the rows of `owner` in the database at `address`."""
     if address:
         from hermes.storage.postgres.database import (
             OF_LEDGER,
@@ -94,7 +94,7 @@ def open_ledger(path: str, address: str, owner: str) -> EngineDatabase:
 
 
 def copy_ledger(source: EngineDatabase, target: EngineDatabase) -> int:
-    """Brings what the target does not know yet; returns how many messages that was. Their numbers are new there."""
+    """Copies what the target does not have yet; returns how many messages, which get new numbers there."""
     copied = 0
     with target.writing():
         for number, *row in source.rows(f"SELECT id, {_OF_INBOX} FROM inbox ORDER BY id"):  # noqa: S608 - our own names

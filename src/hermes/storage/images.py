@@ -1,8 +1,8 @@
-"""Images in messages: recognised by their bytes, kept once in a folder beside the database.
+"""Images in messages: recognised by their bytes, and stored once in a folder next to the database.
 
 A stored message holds text only. Each image is a placeholder in its `content` (format, pixels and size) and an entry in
 its `images`: the name of the file (`<SHA-256>.png`) with its type and size, or the address of an image on the web.
-An entry that carries its bytes (`data`) is on its way into the folder.
+An entry with the bytes (`data`) has not been stored yet.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     Content = str | Sequence[Mapping[str, Any]]  # a text, or parts as OpenAI and Anthropic define them
 
 IMAGES = "images"  # the key of a message, and the name of the folder
-LARGEST = 3_932_160  # bytes: 5 MB as base64, the most that every provider takes
-MOST_PIXELS = 8_000  # on a side; Anthropic takes no more
+LARGEST = 3_932_160  # bytes: 5 MB as base64, the most that every provider accepts
+MOST_PIXELS = 8_000  # on a side; Anthropic accepts no more
 MOST = 20  # images in one message
 _DATABASE, _UNSAVED = "state.db", "unsaved"  # as settings.home calls them
 _KINDS = {"png": "image/png", "jpg": "image/jpeg", "gif": "image/gif", "webp": "image/webp"}
@@ -53,7 +53,7 @@ _MOST_TOKENS = 1_600  # larger images are made smaller by the provider
 def taken_in(content: Content) -> tuple[str, list[Entry]]:
     """The text of a person's message, with a placeholder for each image, and the images.
 
-    ImageRefused when one is of an unknown format or too large.
+    Raises ImageRefused if an image has an unknown format or is too large.
     """
     if isinstance(content, str):
         return content, []
@@ -67,9 +67,9 @@ def taken_in(content: Content) -> tuple[str, list[Entry]]:
 
 
 def without_bytes(message: Mapping[str, Any], *, strict: bool = False) -> Mapping[str, Any]:
-    """The message with its images as entries, whatever form they came in; one without images comes back as it is.
+    """The message with its images as entries, whatever form they had; a message without images is unchanged.
 
-    With `strict` an image that no model would take is refused; else it is kept as it is, for an import loses nothing.
+    With `strict`, an image that no model accepts is refused; otherwise it stays, because an import loses nothing.
     """
     content, given = message.get("content"), message.get(IMAGES)
     if not isinstance(content, list) and not given:
@@ -86,7 +86,7 @@ def without_bytes(message: Mapping[str, Any], *, strict: bool = False) -> Mappin
 
 
 def bare(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message as it is stored: its images named, their bytes left out."""
+    """The message as it is stored: with the names of its images, without their bytes."""
     taken = without_bytes(message)
     entries = taken.get(IMAGES)
     return {**taken, IMAGES: [without_data(each) for each in entries]} if isinstance(entries, list) else taken
@@ -101,14 +101,14 @@ class _Taking:
         self._strict = strict
 
     def content(self, parts: list[Any]) -> Any:
-        """A text when nothing but texts and images stood there, else the parts with texts instead of images."""
+        """A text if there were only texts and images, otherwise the parts with texts instead of images."""
         taken = [self._part(part) for part in parts]
         if not self.seen or not all(isinstance(part, str) or _is_text(part) for part in taken):
             return taken
         return _text_of(taken)
 
     def listed(self, given: list[Any], message: dict[str, Any]) -> None:
-        """Entries of our own, and images beside the text as Ollama has them."""
+        """Takes in our own entries, and images next to the text in Ollama's form."""
         for each in given:
             if isinstance(each, dict) and not isinstance(each.get("data"), str | bytes):
                 self.entries.append(each)
@@ -142,7 +142,7 @@ class _Taking:
 
 
 def as_parts(content: Any, images: Sequence[Entry], read: Callable[[Entry], bytes | None]) -> Any:
-    """The content as a model that sees gets it: each image in the place of its placeholder, where it can be read."""
+    """The content for a model with vision: each image that can be read instead of its placeholder."""
     parts: list[Any] = []
     for part, entry in _in_order(content, images):
         shown = _image_part(entry, read) if entry is not None else None
@@ -151,12 +151,12 @@ def as_parts(content: Any, images: Sequence[Entry], read: Callable[[Entry], byte
 
 
 def own_parts(content: str, images: Sequence[Entry]) -> Content:
-    """The content as parts that hold the entries themselves, to be said again."""
+    """The content as parts with the entries themselves, so that a person can send it again."""
     return [part if entry is None else {"type": "image", **entry} for part, entry in _in_order(content, images)]
 
 
 def _in_order(content: Any, images: Sequence[Entry]) -> Iterator[tuple[Any, Entry | None]]:
-    """Every part of a content, and beside the placeholder of an image its entry."""
+    """The parts of a content in order; a placeholder comes with the entry of its image, other parts with None."""
     whole = content if isinstance(content, str) else _text_of(content or ())
     waiting = [entry for entry in images if placeholder(entry) in whole]
     for part in [_text_part(content)] if isinstance(content, str) else content or ():
@@ -175,7 +175,7 @@ def _in_order(content: Any, images: Sequence[Entry]) -> Iterator[tuple[Any, Entr
 
 
 def public_images(text: str, images: Sequence[Entry]) -> list[Entry]:
-    """Those of the images that do not stand in a private part of the text."""
+    """The images whose placeholders are not in a private part of the text."""
     if without_private(text) == text:
         return list(images)
     marked, at = "", 0
@@ -207,7 +207,7 @@ def words_of(content: Content | None) -> str:
 
 
 def text_only(message: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The message for a model that does not see: a placeholder for each image. Everything else stays as it is."""
+    """The message for a model without vision: a placeholder for each image, everything else unchanged."""
     content = message.get("content")
     if not isinstance(content, list) or not any(map(is_image, content)):
         return message
@@ -215,16 +215,18 @@ def text_only(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def is_image(part: object) -> bool:
+    """Whether a part of a message is an image, in any form that model providers use."""
     return isinstance(part, dict) and part.get("type") in ("image_url", "input_image", "image")
 
 
 def has_images(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether the content of any of the messages contains an image."""
     contents = (message.get("content") for message in messages)
     return any(isinstance(content, list) and any(map(is_image, content)) for content in contents)
 
 
 def image_part(source: str | os.PathLike[str] | bytes) -> dict[str, Any]:
-    """An image from a file, or its bytes, as a part of a message. ImageRefused when it is none or too large."""
+    """An image from a file or bytes as a part of a message; ImageRefused if it is not an image or too large."""
     if isinstance(source, bytes):
         data, name = source, "the image"
     else:
@@ -246,6 +248,7 @@ def image_part(source: str | os.PathLike[str] | bytes) -> dict[str, Any]:
 
 
 def described(data: bytes) -> Entry:
+    """The entry of an image: its file name with the hash of its bytes, its type and its size."""
     kind, width, height = _recognised(data) or (_UNKNOWN, 0, 0)
     entry: Entry = {"file": f"{hashlib.sha256(data).hexdigest()}.{kind}", "bytes": len(data)}
     if kind != _UNKNOWN:
@@ -254,7 +257,7 @@ def described(data: bytes) -> Entry:
 
 
 def placeholder(entry: Mapping[str, Any]) -> str:
-    """What people, search and models that do not see have of an image."""
+    """The text that stands for an image for people, for search, and for models without vision."""
     if "url" in entry:
         return f"[image: {entry['url']}]"
     kind = str(entry.get("file")).rpartition(".")[2]
@@ -266,13 +269,13 @@ def placeholder(entry: Mapping[str, Any]) -> str:
 
 
 def tokens(entry: Mapping[str, Any]) -> int:
-    """About what a model counts for an image."""
+    """About how many tokens a model counts for an image."""
     pixels = int(entry.get("width") or 0) * int(entry.get("height") or 0)
     return min(_MOST_TOKENS, pixels // _PIXELS_PER_TOKEN + 85) if pixels else _MOST_TOKENS
 
 
 def _entry_of(part: Mapping[str, Any]) -> Entry | None:
-    """The image of a part in any of the usual forms; None when the part is something else."""
+    """The entry of a part that is an image in any of the usual forms; None for other parts."""
     if not is_image(part):
         return None
     if isinstance(part.get("file"), str) and "data" not in part:
@@ -372,7 +375,7 @@ def _text_of(parts: Iterable[Any]) -> str:
 
 
 def _recognised(data: bytes) -> tuple[str, int, int] | None:
-    """The kind of an image and its size in pixels, from its first bytes; None when it is none or damaged there."""
+    """The format of an image and its size in pixels, from its first bytes; None if they are not of an image."""
     if data.startswith(b"\x89PNG\r\n\x1a\n") and data[12:16] == b"IHDR":
         found = ("png", int.from_bytes(data[16:20]), int.from_bytes(data[20:24]))
     elif data.startswith((b"GIF87a", b"GIF89a")):
@@ -420,22 +423,22 @@ def _webp_size(data: bytes) -> tuple[int, int]:
 
 
 class Images:
-    """The images of one person's messages. They are written and removed only while the write lock is held."""
+    """The images of one person's messages; they are written and removed only under the write lock."""
 
     def __init__(self, blobs: Blobs) -> None:
         self.blobs = blobs
 
     @property
     def exist(self) -> bool:
-        """Whether there may be some to remove."""
+        """Whether there may be images to remove."""
         return bool(self.blobs.names())
 
     def put(self, messages: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-        """Stores the images that come with the messages, durably, and returns the messages without their bytes."""
+        """Stores the images of new messages durably, and returns the messages without the bytes."""
         return [self._stored(message) if message.get(IMAGES) else message for message in messages]
 
     def read(self, entry: Mapping[str, Any]) -> bytes | None:
-        """The bytes of an image; None when it is missing or was altered."""
+        """The bytes of an image; None if it is missing, or if its hash shows that it was altered."""
         name = entry.get("file")
         if not isinstance(name, str) or not _FILE.fullmatch(name):
             return None
@@ -497,14 +500,14 @@ class ImageFolder:
 
 
 class ImageFiles(Images):
-    """The images beside a SQLite file."""
+    """The images in the folder that belongs to a SQLite file."""
 
     def __init__(self, database_path: str) -> None:
         place, name = os.path.split(database_path)
         home, unsaved = os.path.split(place)
-        if unsaved == _UNSAVED:  # a conversation that state.db will get has its images where state.db looks for them
+        if unsaved == _UNSAVED:  # state.db gets this conversation later, so the images are stored where it looks
             place, name = home, f"{_DATABASE}.{_UNSAVED}"
-        # A copy that an import builds beside state.db becomes state.db; any other file has a folder of its own.
+        # A copy that an import builds next to state.db becomes state.db; any other file has its own folder.
         self.path = os.path.join(place, IMAGES if name.startswith(_DATABASE) else f"{name}-{IMAGES}")
         self._own = name == _DATABASE or not name.startswith(_DATABASE)
         self._unsaved = os.path.join(place, _UNSAVED)
@@ -512,11 +515,12 @@ class ImageFiles(Images):
 
     @property
     def exist(self) -> bool:
-        """Not while conversations wait whose images no message here names yet."""
+        """Whether there may be images to remove; not while conversations wait whose images are not named here yet."""
         return self._own and os.path.isdir(self.path) and not os.path.isdir(self._unsaved)
 
 
 def is_stored_name(name: str) -> bool:
+    """Whether a name is one that stored images have."""
     return _FILE.fullmatch(name) is not None
 
 
@@ -526,6 +530,7 @@ def to_store(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def without_data(entry: Any) -> Any:
+    """The entry without the bytes of its image."""
     return {key: value for key, value in entry.items() if key != "data"} if isinstance(entry, dict) else entry
 
 

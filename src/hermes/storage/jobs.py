@@ -1,8 +1,8 @@
-"""Work of one person that must not be lost: kept until it is done, oldest first, by one worker at a time.
+"""A queue of a person's jobs that must not be lost: done oldest first, by one worker at a time.
 
-A queue is a folder of documents, one for each job, so both storage engines have it. Whoever works holds the folder's
-lease; in PostgreSQL that is a row, and no connection is held while a service or a model is asked. A worker that dies
-leaves its job in the queue: the next one does it again, so every job has a key that stays the same.
+A queue is a folder of documents, one for each job, so both storage engines have it. The worker holds the folder's
+lease; in PostgreSQL that is a row, so no connection is held while a service or a model is asked. If a worker dies, its
+job stays in the queue and the next worker does it again. So every job has a key, which stays the same.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from hermes.storage.ports import DocumentFolder, Documents, Lease
 
-_LARGEST = 64 << 20
+_LARGEST = 64 << 20  # bytes of a job
 _LEASE = ".lock"
 _LEASE_SECONDS = 600.0
 _QUEUED, _ASIDE = ".json", ".refused"
@@ -32,7 +32,7 @@ _naming = threading.Lock()
 
 @value
 class Job:
-    """What is to be done, and how often it was tried."""
+    """A job, its key, and how often it was tried."""
 
     name: str
     work: dict[str, Any]
@@ -48,12 +48,13 @@ class Jobs:
         self.path = documents.path
 
     def put(self, work: dict[str, Any]) -> None:
-        """Keeps a job; it survives the end of the process as soon as this returns."""
+        """Stores a job, which then survives the end of the process."""
         with self._documents.create() as folder:
-            # The power-cut-proof part comes when the first attempt failed, so that a turn never waits.
+            # It is made to survive a power cut only after its first attempt has failed, so that a turn never waits.
             folder.write_soon(_new_name(), encoded({**work, "key": os.urandom(16).hex(), "attempts": 0}))
 
     def waiting(self) -> list[str]:
+        """The names of the waiting jobs, oldest first."""
         return self._ending_in(_QUEUED)
 
     def refused(self) -> int:
@@ -61,7 +62,7 @@ class Jobs:
         return len(self._ending_in(_ASIDE))
 
     def take_back(self) -> int:
-        """Puts what was set aside into the queue again, in its old place; for a person who has mended the cause."""
+        """Puts jobs that were set aside back into their old place, for a person who has fixed the cause."""
         if names := self._ending_in(_ASIDE):
             with self._documents.create() as folder:
                 for name in names:
@@ -70,7 +71,7 @@ class Jobs:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[Work | None]:
-        """The right to do what waits; None while another process has it."""
+        """Takes the lease to do the waiting jobs; gives None if another process has it."""
         with self._documents.create() as folder:
             lease = folder.lease(_LEASE, seconds=_LEASE_SECONDS)
             if not lease.take():
@@ -90,14 +91,14 @@ class Jobs:
 
 
 class Work:
-    """What one worker does with the jobs of a queue."""
+    """The operations of the one worker of a queue."""
 
     def __init__(self, folder: DocumentFolder, lease: Lease) -> None:
         self._folder = folder
         self._lease = lease
 
     def take(self, name: str) -> Job | None:
-        """None when there is no such job any more; what cannot be read is set aside."""
+        """Reads a job; None if there is no such job any more, or if it cannot be read and is set aside."""
         if not self._lease.take():
             raise StorageError(f"{self._folder.path}: another process took over; it goes on with what waits")
         try:
@@ -111,10 +112,11 @@ class Work:
             return None
 
     def finish(self, job: Job) -> None:
+        """Removes a job that is done."""
         self._folder.remove(job.name)
 
     def put_off(self, job: Job) -> None:
-        """It failed for a cause that may pass; the attempt does not count."""
+        """Leaves a job in the queue after a temporary failure, which does not count as an attempt."""
         self._folder.make_durable(job.name)
 
     def failed(self, job: Job, *, most: int) -> bool:
@@ -127,11 +129,12 @@ class Work:
 
 
 def encoded(work: dict[str, Any]) -> bytes:
+    """A job as the bytes of its document."""
     return json.dumps(work, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace")
 
 
 def _new_name() -> str:
-    """Later than every name this process has given, also when the clock goes back."""
+    """A name that sorts after all names this process has given, even if the clock goes back."""
     with _naming:
         _last_name[0] = max(time.time_ns(), _last_name[0] + 1)
         return f"{_last_name[0]:020d}-{os.getpid()}{_QUEUED}"

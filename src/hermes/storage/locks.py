@@ -1,12 +1,12 @@
-"""Locks between processes: first come, first served, and waited for a bounded time.
+"""Locks between processes: first come, first served, with a limit on the waiting time.
 
-The lock is an exclusive `flock` on a file beside the protected one. hermes-agent locks the same file the same way, so
-the two programs exclude each other. Where the file system has no locks, work goes on without: replacing files by
+The lock is an exclusive `flock` on a file next to the protected one. hermes-agent locks the same file in the same way,
+so the two programs exclude each other. If the file system has no locks, Hermes works without them: replacing files by
 renaming still keeps readers safe.
 
-Waiting alone is unfair: whoever gives a lock back asks again before the others wake up, and one of eight writers waited
-for seconds. So whoever has to wait draws a number and looks for the lock when that number is called. The lock file
-excludes, the numbers only order: when a process with a number dies, the next ones pass it by.
+Plain waiting is unfair: a process that releases a lock asks for it again before the others wake up, and one of eight
+writers waited for seconds. So a process that has to wait draws a number, and tries to take the lock when that number is
+called. Only the lock file excludes others; the numbers order them. If a process with a number dies, it is skipped.
 """
 
 from __future__ import annotations
@@ -31,26 +31,26 @@ if TYPE_CHECKING:
 
 NO_LOCKS_HERE = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _LONGEST_COMMAND = 60
-_LOOK_AGAIN = 0.0002  # seconds, times the number of those in front
-_SELDOM = 0.005
-_PATIENCE = 0.005  # who waits no longer takes the lock when it is free: making others wait for their turn takes time
-_NOBODY_COMES = 0.02  # so long after the last call, whoever has the number that was called is taken to be gone
-_MOST_IN_LINE = 50  # more numbers than that are left from the dead, or were never ours: a line is not waited for longer
+_LOOK_AGAIN = 0.0002  # seconds between two looks, times the number of processes in front
+_SELDOM = 0.005  # seconds between two looks at most
+_PATIENCE = 0.005  # seconds before drawing a number: short waits are faster without turns
+_NOBODY_COMES = 0.02  # seconds after a call, after which the process with that number counts as dead
+_MOST_IN_LINE = 50  # a longer queue is left over from dead processes, or is not ours, and counts as this long
 _LARGEST = (1 << 63) - 1
 
 
 class Line:
-    """Those who wait for a lock, by the numbers they drew; `path` is relative to the open folder, if one is given."""
+    """The queue for a lock, ordered by drawn numbers; `path` is relative to the open `folder`, if given."""
 
     __slots__ = ("_file", "_folder", "_number", "_path")
 
     def __init__(self, path: str, folder: int | None = None) -> None:
         self._path, self._folder = path, folder
-        self._file = -1  # made by the first who has to wait
+        self._file = -1  # created by the first process that has to wait
         self._number: int | None = None
 
     def take(self, take: Callable[[], bool], seconds: float) -> bool:
-        """Takes the lock with `take` when it is this one's turn; False when that did not come within the time."""
+        """Calls `take` when it is this process's turn; False if it does not get the lock within `seconds`."""
         if seconds <= 0:
             return take()
         if self._nobody_waits() and take():
@@ -59,17 +59,18 @@ class Line:
         return self._slip_in(take, start + min(_PATIENCE, seconds)) or self._stand_in_line(take, start + seconds)
 
     def leave(self) -> None:
-        """Calls the next one; just before the lock is given back."""
+        """Calls the next number; the caller then releases the lock."""
         number, self._number = self._number, None
         if number is not None:
             self._call(number + 1)
 
     def open(self, *, make: bool = True) -> None:
+        """Opens the file of the queue; without `make`, only if somebody has created it."""
         if self._file < 0:
             self._file = _open_private(self._path, self._folder, make=make)
 
     def close(self) -> None:
-        """May be called again: the number of a closed descriptor soon belongs to another file."""
+        """Closes the file; safe to call twice, although the descriptor's number may belong to another file by then."""
         self._file = _close(self._file)
 
     def _slip_in(self, take: Callable[[], bool], until: float) -> bool:
@@ -119,7 +120,7 @@ class Line:
         return drawn
 
     def _call(self, number: int) -> None:
-        with contextlib.suppress(StorageError):  # who is not called comes a moment later, and what was written is safe
+        with contextlib.suppress(StorageError):  # a process that is not called takes its turn a moment later
             if number > self._numbers()[1]:
                 self._write(number & _LARGEST, at=8)
 
@@ -130,7 +131,7 @@ class Line:
             raise explain("write to", self._path, error) from error
 
     def _numbers(self) -> tuple[int, int]:
-        """The next number to be drawn, and the one that is called: equal when nobody stands in line."""
+        """The next number to draw, and the number being called; they are equal if nobody waits."""
         try:
             raw = os.pread(self._file, 16, 0).ljust(16, b"\0")
         except OSError as error:
@@ -139,7 +140,7 @@ class Line:
 
 
 class FileLock:
-    """Exclusive use of something: `with FileLock(folder, "MEMORY.md.lock", timeout=5)`."""
+    """An exclusive lock between processes: `with FileLock(folder, "MEMORY.md.lock", timeout=5)`."""
 
     __slots__ = ("_file", "_folder", "_line", "_name", "_timeout")
 
@@ -172,10 +173,11 @@ class FileLock:
             line.leave()
             line.close()
         if file is not None:
-            _release(file.descriptor)  # a process forked meanwhile has the file open, too, so closing is not enough
+            _release(file.descriptor)  # closing is not enough if a process forked since has the file open, too
             file.close()
 
     def try_to_take(self) -> bool:
+        """Takes the lock if nobody has it, without waiting; returns whether it did."""
         file = self._folder.open_for_append(self._name)
         try:
             fcntl.flock(file.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -187,7 +189,7 @@ class FileLock:
                 file.close()
                 raise explain("lock", file.path, error) from error
         if not self._still_in_place(file):
-            file.close()  # somebody removed the lock file meanwhile; the next one to open it would not see our lock
+            file.close()  # the lock file was removed meanwhile, so others would not see our lock
             return False
         self._file = file
         return True
@@ -209,7 +211,7 @@ class FileLock:
 
 
 def is_held(folder: Folder, name: str) -> bool:
-    """Whether some process holds a lock right now; looking does not make the file."""
+    """Whether a process holds a lock right now; asking does not create the file."""
     if folder.status(name) is None:
         return False
     lock = FileLock(folder, name, timeout=0)
@@ -219,7 +221,7 @@ def is_held(folder: Folder, name: str) -> bool:
 
 
 def _process_holding(inode: int) -> int | None:
-    """The process with an flock on the inode, where the system tells (Linux)."""
+    """The process with an flock on the inode; None if the system does not tell (only Linux does)."""
     try:
         with open("/proc/locks", encoding="ascii") as locks:
             for line in locks:
@@ -242,12 +244,12 @@ def _command_of(process: int) -> str:
 
 
 class WriteQueue:
-    """`with write_queue:` holds the right to write to a database; it keeps its files open between two writes."""
+    """The right to write to a database, taken by `with write_queue:`; keeps its files open between writes."""
 
     def __init__(self, path: str, *, wait_seconds: float) -> None:
         self._path = path
         self.wait_seconds = wait_seconds
-        self._gate = -1  # opened by the first writer: where nothing can be written, one can still read
+        self._gate = -1  # opened by the first write, so that a read-only disk can still be read
         self._line = Line(f"{path}.queue")
 
     def __enter__(self) -> None:
@@ -267,13 +269,13 @@ class WriteQueue:
         _release(self._gate)
 
     def close(self) -> None:
-        """May be called again."""
+        """Closes the files; safe to call twice."""
         self._gate = _close(self._gate)
         self._line.close()
 
 
 def _try(descriptor: int) -> bool:
-    """False when another holds it. Where a file system has no locks, SQLite's own waiting must do."""
+    """Takes a lock; False if another process has it. Without locks, SQLite's own waiting must suffice."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -285,12 +287,12 @@ def _try(descriptor: int) -> bool:
 
 
 def _release(descriptor: int) -> None:
-    with contextlib.suppress(OSError):  # what was written is written; the lock goes with the descriptor at the latest
+    with contextlib.suppress(OSError):  # the data is written; at the latest, closing the file releases the lock
         fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def _open_private(path: str, folder: int | None = None, *, make: bool = True) -> int:
-    """A descriptor; -1 when there is no such file and it shall not be made."""
+    """Opens a private file; -1 if there is none and `make` is not set."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | (os.O_CREAT if make else 0)
     try:
         descriptor = os.open(path, flags, PRIVATE_FILE, dir_fd=folder)

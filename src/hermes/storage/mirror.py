@@ -1,7 +1,8 @@
-"""A folder of files that is kept in PostgreSQL: skills, whose scripts must be files wherever an agent runs.
+"""A folder of files that mirrors rows in PostgreSQL: skills, whose scripts must be files wherever an agent runs.
 
-The rows count. Before the folder is read, what others changed is fetched; what a program or an editor changed here is
-stored. The folder can be removed at any time: it is made again. With plain files as documents there is nothing to do.
+If both sides differ, the rows count. Before the folder is read, changes by others are fetched, and changes that a
+program or an editor made here are stored. The folder can be removed at any time, because it is made again. If documents
+are plain files, there is nothing to do.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ _WAIT = 10.0
 
 
 class Mirror:
-    """`path` is the folder; `documents` are what it mirrors."""
+    """Keeps the folder at `path` and the `documents` that it mirrors the same."""
 
     def __init__(self, documents: Documents, path: str) -> None:
         self.path = path
         self._documents = None if isinstance(documents, LocalDocuments) else documents
 
     def sync(self) -> None:
-        """Brings both sides together; when somebody else changed the same file, theirs counts and yours is kept."""
+        """Makes both sides equal; if both changed a file, the row wins, and a copy of the local file is kept."""
         if self._documents is None:
             return
         known, rows, files = self._known(), self._documents.every(), self._files()
@@ -54,7 +55,7 @@ class Mirror:
 
     @contextlib.contextmanager
     def changing(self) -> Iterator[None]:
-        """Around a change of the files, which nobody else makes meanwhile."""
+        """Locks out others around a change of the files, and stores the change."""
         if self._documents is None:
             yield
             return
@@ -116,7 +117,7 @@ class Mirror:
         return found
 
     def _known(self) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """Each file as both sides had it when they agreed: the version of its row, and its stamp."""
+        """The version of the row and the stamp of the file when both sides were last equal, by name."""
         folder = Folder.open(self.path)
         if folder is None:
             return {}

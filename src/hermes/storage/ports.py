@@ -238,7 +238,7 @@ class Log(Protocol):
 
 
 class Shared(Protocol):
-    """A document that others write, too: read, and replaced if it is still what was read."""
+    """A document that others also write: it is replaced only if it still is what was read."""
 
     def see(self) -> Seen:
         """Reads the document, so that a later `replace` notices whether it has changed."""

@@ -1,7 +1,7 @@
-"""How damage in `state.db` is noticed and read around: seals on session rows, and texts whose bytes are no longer text.
+"""Notices damage in `state.db` and reads around it: seals on session rows, and texts that are no longer UTF-8.
 
 Messages carry a checksum of their own (`records.checksum`). A session's row carries a seal of two halves: who it is
-(key, owner, id) and what it shows (source, title, preview). A row that fails the first half is nobody's.
+(key, owner, id) and what it shows (source, title, preview). A row that fails the first half belongs to nobody.
 """
 
 from __future__ import annotations
@@ -27,24 +27,27 @@ UNREADABLE = (*DAMAGE, UnicodeDecodeError)
 
 
 def seal(key: int, owner: int, name: str, *shown: str | None) -> int:
-    """What a session's row must carry to be believed; `shown` is its source, title and preview."""
+    """The seal that a valid session row has; `shown` is its source, title and preview."""
     return _crc(key, owner, name) - (1 << 31) << _HALF | _crc(key, *shown)  # fits SQLite's signed 64 bits
 
 
 def identity_holds(stored: Any, key: int, owner: int, name: str) -> bool:
+    """Whether a seal proves that the row belongs to this key, owner and id."""
     return isinstance(stored, int) and (stored >> _HALF) + (1 << 31) == _crc(key, owner, name)
 
 
 def texts_hold(stored: Any, key: int, *shown: str | None) -> bool:
+    """Whether a seal proves the row's source, title and preview."""
     return isinstance(stored, int) and stored & (1 << _HALF) - 1 == _crc(key, *shown)
 
 
 def details_seal(session: int, system_prompt: str | None, details: str | None) -> int:
+    """The checksum of the details of a session."""
     return _crc(session, system_prompt, details)
 
 
 def select(database: Database, columns: str, rest: str, values: Sequence[Any] | dict[str, Any]) -> list[Any]:
-    """`SELECT columns rest`; a text that is no longer UTF-8 comes back with replacement characters, never genuine."""
+    """Runs `SELECT columns rest`; text that is no longer UTF-8 gets replacement characters, so its checksum fails."""
     try:
         return database.rows(f"SELECT {columns} {rest}", values)
     except DamagedFile as error:
@@ -59,12 +62,12 @@ def text_as_bytes(columns: str) -> str:
 
 
 def mended(row: Sequence[Any]) -> Any:
-    """The row with bytes as text; what cannot be decoded fails every checksum."""
+    """The row with bytes as text; text that cannot be decoded fails every checksum."""
     return tuple(value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in row)
 
 
 def careful_row(database: Database, message_id: int) -> Row | None:
-    """One message, whatever its bytes; None when it is not there, a row without a text when its page is bad."""
+    """Reads one message, whatever its bytes; None if there is none, a row without text if its page is damaged."""
     try:
         row = database.row(f"SELECT {text_as_bytes(COLUMNS)} FROM messages WHERE id = ?", (message_id,))  # noqa: S608
     except DamagedFile:
@@ -76,7 +79,7 @@ def careful_row(database: Database, message_id: int) -> Row | None:
 
 
 def is_shaped(row: Sequence[Any]) -> bool:
-    """True when each value has a kind it can have in a message, so that nothing stumbles before the checksum speaks."""
+    """Whether each value has a possible type, so that nothing fails before the checksum is compared."""
     return all(type(value) in kinds for value, kinds in zip(row, _KINDS, strict=True))
 
 

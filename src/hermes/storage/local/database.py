@@ -1,8 +1,8 @@
-"""One open handle on `state.db`: a private file, WAL or its fallback, queued writers, honest acknowledgements.
+"""One open handle on `state.db`: a private file, WAL or its fallback, queued writers, reliable acknowledgements.
 
-A write is acknowledged only when it is committed into the very file that stands at the path. With durability
-"message" each commit is synced to disk, so it survives a power cut; with "turn" a commit survives the death of the
-process at once and a power cut after the next `sync()`.
+A write is acknowledged only when it is committed into the file that is at the path. With durability "message", each
+commit is synced to disk, so it survives a power cut. With "turn", a commit survives a killed process at once and a
+power cut after the next `sync()`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HERMES_AGENT = "hermes-agent"
 
 
 def program_of(connection: apsw.Connection) -> str | None:
-    """None for a database of ours or an empty one, else the name of the program that wrote it."""
+    """The name of the program that wrote a database; None for one of ours or an empty one."""
     if connection.pragma("application_id") == APPLICATION_ID:
         return None
     tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
@@ -43,7 +43,7 @@ def program_of(connection: apsw.Connection) -> str | None:
 
 
 def foreign_program(path: str) -> str | None:
-    """The same for a file that is only looked at; None also when it cannot be read."""
+    """As `program_of` for a file, which is not changed; also None if it cannot be read."""
     try:
         connection = open_immutable(path)
         try:
@@ -55,17 +55,17 @@ def foreign_program(path: str) -> str | None:
 
 
 def open_immutable(path: str) -> apsw.Connection:
-    """The file as it is: no log, no lock, nothing written."""
+    """Opens a file as it is: without its log, without locks, and without writing anything."""
     name = urllib.parse.quote(os.path.abspath(path))
     return apsw.Connection(f"file:{name}?immutable=1", flags=apsw.SQLITE_OPEN_READONLY | apsw.SQLITE_OPEN_URI)
 
 
 # SQLite's write-ahead log: made to survive a power cut.
 #
-# A commit puts its pages into the log; syncing that file afterwards makes it last. SQLite would sync inside the write
-# lock, where each process waits in turn for the disk of all the others: eight processes wrote a fifth as much. Here the
-# lock is given back first, and the disk answers at once all who wait for it. SQLite itself brings the log into the
-# database, after a commit that makes a thousand pages full; a thread for that took more time than it saved.
+# A commit puts its pages into the log; syncing that file afterwards makes it durable. SQLite would sync inside the
+# write lock, where each process waits for the disk writes of all the others: eight processes wrote a fifth as much.
+# Here the lock is released first, and one disk write serves all who wait for it. SQLite itself copies the log into the
+# database, after a commit that fills a thousand pages; a thread of ours for that took more time than it saved.
 
 _PATIENCE = 2.0  # seconds
 _LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes
@@ -74,7 +74,7 @@ _to_disk = getattr(os, "fdatasync", os.fsync)
 
 
 class WriteLog:
-    """SQLite's write-ahead log, synced when a write must last."""
+    """SQLite's write-ahead log, which is synced when a write must be durable."""
 
     def __init__(self, path: str, connection: apsw.Connection) -> None:
         self._path = path
@@ -84,12 +84,12 @@ class WriteLog:
         self._doubted: str | None = None  # why the log could not be synced
 
     def sync(self) -> None:
-        """Everything that was committed into the log so far is on the disk when this returns."""
+        """Makes everything committed into the log so far durable."""
         if not self.try_sync():
             self.write_through()
 
     def try_sync(self) -> bool:
-        """Asks the disk; needs no lock, so that others who use the same connection go on meanwhile."""
+        """Syncs the log; needs no lock, so that other threads can use the connection meanwhile."""
         try:
             if self._doubted is None:
                 _to_disk(self._opened())
@@ -99,13 +99,14 @@ class WriteLog:
         return False
 
     def close(self) -> None:
+        """Closes the descriptor; safe to call twice."""
         if self._file is not None:
             with contextlib.suppress(OSError):  # everything that matters was synced before
                 os.close(self._file)
             self._file = None
 
     def write_through(self) -> None:
-        """The log could not be synced and is not relied on again until the database itself has taken what it holds."""
+        """Copies the log into the database, after a failed sync: until then, the log is not relied on."""
         end = time.monotonic() + _PATIENCE
         whole = False
         with contextlib.suppress(apsw.IOError, apsw.FullError, apsw.BusyError, apsw.LockedError):
@@ -119,14 +120,14 @@ class WriteLog:
         self._doubted = None
 
     def _checkpoint(self) -> bool:
-        """True when all of the log is in the database: nobody still reads older pages, nobody writes on."""
+        """Copies the log; True if all of it is in the database, which readers of older pages can prevent."""
         [(busy, pages, done)] = self._connection.execute("PRAGMA wal_checkpoint(FULL)").fetchall()
         return not busy and bool(done == pages)
 
     def _opened(self) -> int:
         with self._opening:
             if self._file is None:
-                # SQLite holds no locks on this file, so closing another descriptor of it takes none away.
+                # Closing any descriptor of a file drops the process's locks on it, but SQLite has none on this file.
                 self._file = os.open(self._path + "-wal", os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
             return self._file
 
@@ -137,9 +138,10 @@ _BETWEEN_TRIES = 0.01  # seconds
 # 58 per byte of content).
 PAGE = 2048
 REPAIR = "run `hermes sessions repair`; it keeps the original file"
-_SMALL_ENOUGH_TO_CHECK = 4 << 20
+_SMALL_ENOUGH_TO_CHECK = 4 << 20  # bytes; a larger file is checked page by page, as it is read
 _LITTLE_SPACE = 1 << 20  # bytes
 DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.FormatError)
+# Errors with which SQLite fails where a file system has no shared memory, which a write-ahead log needs.
 _WAL_FAILS = (
     apsw.IOError,
     apsw.CantOpenError,
@@ -151,10 +153,12 @@ _WAL_FAILS = (
 
 
 def all_rows(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> list[Any]:
+    """All rows of a statement, run inside a transaction that the caller holds."""
     return connection.execute(sql, values).fetchall()
 
 
 def one_row(connection: apsw.Connection, sql: str, values: Sequence[Any] = ()) -> Any:
+    """The first row of a statement; None if there is none."""
     return connection.execute(sql, values).fetchone()
 
 
@@ -190,9 +194,9 @@ class Database:
     def open(
         cls, path: str, *, durability: Durability = "message", wait: float | None = None, reading: bool = False
     ) -> Database:
-        """Opens or creates the file. Another program's lock is waited for `wait` seconds (default: WAIT_SECONDS).
+        """Opens or creates the file; waits `wait` seconds for another program's lock (WAIT_SECONDS by default).
 
-        With `reading` nothing is written, so a program that holds the write lock is not waited for.
+        With `reading`, nothing is written, so nothing waits for a program that holds the write lock.
         """
         _make_private(path)
         wait = WAIT_SECONDS if wait is None else wait
@@ -208,7 +212,7 @@ class Database:
         except apsw.Error as error:
             connection, why = _connect_to_read(path, error, wait), str(error)
             return cls(path, connection, durability=durability, journal="", only_read=why, wait=wait)
-        # With a log, a commit is synced after the lock is given back: see WriteLog.
+        # With a log, a commit is synced after the lock is released: see WriteLog.
         connection.pragma("synchronous", "NORMAL" if journal == "wal" else "FULL")
         if journal != "wal":
             _warn_without_wal(path, journal)
@@ -216,7 +220,7 @@ class Database:
 
     @contextlib.contextmanager
     def waiting_at_most(self, seconds: float) -> Iterator[None]:
-        """Inside, another program's lock is waited for no longer than that."""
+        """Inside, calls wait no longer than this for another program's lock."""
         with self.lock:
             before = self._wait
             self._set_wait(min(seconds, before))
@@ -231,37 +235,40 @@ class Database:
             self.connection.set_busy_timeout(int(seconds * 1000))
 
     def rows(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
-        """All rows of one question; a damaged page becomes a refusal that names the repair."""
+        """All rows of a result; on a damaged page, raises an error that names the repair command."""
         with self.lock, self.translated():
             return self.connection.execute(sql, values).fetchall()
 
     def column(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> list[Any]:
-        """All values of a question for one column, which is never null."""
+        """All values of a result with one column, which is never null."""
         with self.lock, self.translated():
             found = self.connection.execute(sql, values).get  # makes no tuple for each of them
         return found if isinstance(found, list) else [] if found is None else [found]
 
     def row(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> Any:
+        """The first row of a result; None if there is none."""
         with self.lock, self.translated():
             return self.connection.execute(sql, values).fetchone()
 
     def run(self, sql: str, values: Sequence[Any] | dict[str, Any] = ()) -> None:
-        """A statement without an answer, inside the running transaction or in one of its own."""
+        """Runs a statement without a result, inside the running transaction or in one of its own."""
         with self.writing() as connection:
             connection.execute(sql, values)
 
     def reading(self) -> contextlib.AbstractContextManager[object]:
+        """Keeps other threads away from the connection for several reads."""
         return self.lock
 
     @property
     def in_transaction(self) -> bool:
+        """Whether a transaction of this connection is running."""
         return self.connection.in_transaction
 
     @contextlib.contextmanager
     def writing(self, *, synced: bool = True) -> Iterator[apsw.Connection]:
-        """One transaction that is durable, in the right file, when the block has ended without an error.
+        """One transaction, which is durable and in the right file once the block has ended without an error.
 
-        `synced=False` is for what can be made again from the rest: it survives a kill, and a power cut takes it back.
+        `synced=False` is for data that can be made again, such as the index: a power cut may undo the transaction.
         """
         with self.lock:
             self._refuse_damaged()
@@ -269,7 +276,7 @@ class Database:
                 raise StorageError(f"{self.path} can only be read ({self._only_read}); {_remedy(self.path)}")
             with self.translated():
                 inside = self.connection.in_transaction
-            if inside:  # somebody's longer transaction, which acknowledges all of it
+            if inside:  # part of a longer transaction, which acknowledges all of it
                 yield self.connection
                 return
             self._check_small_file_once()
@@ -300,7 +307,7 @@ class Database:
         self._require_same_file()
 
     def mark_damaged(self, seen: str) -> None:
-        """From now on nothing is written through this handle: a broken file must not be made worse."""
+        """Notes damage and refuses to write from then on, because writing could make it worse."""
         self._damage = self._damage or seen
 
     @property
@@ -310,12 +317,15 @@ class Database:
 
     @property
     def damage(self) -> str | None:
+        """The first damage that was seen; None if none was."""
         return self._damage
 
     def is_replaced(self) -> bool:
+        """Whether other files are at the paths now, so that writes would be lost."""
         return [_identity(name) for name in self._files] != self._identities
 
     def close(self) -> None:
+        """Closes the connection and the files of the log and the queue."""
         with self.lock:
             if self._log is not None:
                 self._log.close()
@@ -324,10 +334,11 @@ class Database:
 
     @contextlib.contextmanager
     def translated(self) -> Iterator[None]:
+        """Turns SQLite's errors into ours, each with the file and what to do."""
         try:
             yield
         except (*DAMAGE, apsw.SQLError, UnicodeDecodeError) as error:
-            # Our statements are correct, so one that does not compile has met a damaged schema.
+            # Our statements are correct, so if one does not compile, the schema is damaged.
             self.mark_damaged(str(error))
             raise DamagedFile(f"{self.path} is damaged ({error}); {REPAIR}") from error
         except DamagedFile as error:
@@ -370,8 +381,7 @@ class Database:
                 self._refuse_damaged()
 
     def _require_same_file(self) -> None:
-        # Somebody who restores a backup by renaming it over the path, or who removes the log, leaves us writing into
-        # a file that nobody will read.
+        # If a backup was renamed over the path, or the log was removed, our writes would go into a file nobody reads.
         for name, identity in zip(self._files, self._identities, strict=True):
             if _identity(name) != identity:
                 raise StorageError(
@@ -385,7 +395,7 @@ def _make_private(path: str) -> None:
         # Only a new file is opened here: closing a descriptor of a live database would drop SQLite's locks on it.
         created = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
-            os.fchmod(created, 0o600)  # an odd umask may have taken our own rights away
+            os.fchmod(created, 0o600)  # a umask such as 777 takes our own rights away
         finally:
             os.close(created)
     except FileExistsError:
@@ -401,7 +411,7 @@ def _make_private(path: str) -> None:
 
 
 def _connect_patiently(path: str, wait: float) -> tuple[apsw.Connection, str]:
-    """Many processes may make one database at once: the change to a log does not wait for others, so we do."""
+    """Connects, retrying while other processes create the database: the switch to WAL does not wait by itself."""
     end = time.monotonic() + wait
     while True:
         try:
@@ -432,10 +442,10 @@ def _with_wal(path: str, wait: float) -> tuple[apsw.Connection, str]:
 
 
 def _keep_cut_log(connection: apsw.Connection, path: str) -> None:
-    """Keeps a copy of a log whose end SQLite will not read: commits behind a frame that was damaged.
+    """Keeps a copy of a log with commits after a damaged frame, which SQLite does not read.
 
-    SQLite takes the first frame with a wrong checksum for the end of its log and writes over the rest. After a power
-    cut the rest was never acknowledged; after a flipped bit it was. `repair` brings back what proves genuine.
+    SQLite takes the first frame with a wrong checksum as the end of its log and overwrites the rest. After a power cut,
+    the rest was never acknowledged; after a flipped bit, it was. `repair` restores the messages whose checksums hold.
     """
     try:
         with open(path + "-wal", "rb") as log:
@@ -468,7 +478,7 @@ def _frames_in_use(connection: apsw.Connection) -> int:
 
 
 def commits_behind(log: BinaryIO, frames: int) -> bool:
-    """Whether whole frames with a commit stand behind the first so many, written since the log was last restarted."""
+    """Whether the log has commits after its first `frames`, written since the log was last restarted."""
     header = log.read(_LOG_HEADER)
     if len(header) < _LOG_HEADER:
         return False
@@ -491,11 +501,11 @@ def _salt_at(log: BinaryIO, at: int) -> bytes:
 def _connection(path: str, wait: float, *, exclusive: bool = False) -> apsw.Connection:
     connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_NOFOLLOW)
     with _closed_on_error(connection):
-        if exclusive:  # must come before the first read: only then is the log read without shared memory
+        if exclusive:  # before the first read, so that SQLite reads the log without shared memory
             connection.pragma("locking_mode", "EXCLUSIVE")
         connection.set_busy_timeout(int(wait * 1000))
-        # Otherwise a commit that finds a reader in the log blocks in the kernel for the whole busy time, while it holds
-        # the write lock: with eight processes all of them stood still for five seconds.
+        # Otherwise, a commit that finds a reader in the log blocks in the kernel for the whole busy timeout, while it
+        # holds the write lock: with eight processes, all of them stopped for five seconds.
         connection.setlk_timeout(0, 0)
         connection.pragma("page_size", PAGE)
         connection.pragma("foreign_keys", "ON")
@@ -506,7 +516,7 @@ def _connection(path: str, wait: float, *, exclusive: bool = False) -> apsw.Conn
 
 @contextlib.contextmanager
 def _closed_on_error(connection: apsw.Connection) -> Iterator[None]:
-    """A connection that failed would keep its locks for as long as somebody looks at the error."""
+    """Closes a failed connection at once; else it would keep its locks as long as the error is referenced."""
     try:
         yield
     except BaseException:
@@ -549,7 +559,7 @@ def _connect_to_read(path: str, error: apsw.Error, wait: float) -> apsw.Connecti
 
 
 def open_to_read(path: str, wait: float) -> apsw.Connection | None:
-    """Where nothing can be written, not even the shared memory of the log, what is there can still be read."""
+    """Opens a file where nothing can be written, not even the log's shared memory; None if it cannot be read."""
     for attempt in (_reading_the_log_alone, _reading_without_log, _reading_a_copy):
         with contextlib.suppress(apsw.Error, OSError):
             connection = attempt(path, wait)
@@ -560,12 +570,12 @@ def open_to_read(path: str, wait: float) -> apsw.Connection | None:
 
 
 def _reading_the_log_alone(path: str, wait: float) -> apsw.Connection:
-    """On a full disk: without shared memory, which keeps others out for as long as the connection is open."""
+    """For a full disk: reads without shared memory, which keeps others out while the connection is open."""
     return _connection(path, wait, exclusive=True)
 
 
 def _reading_without_log(path: str, _wait: float) -> apsw.Connection:
-    """On a read-only disk, where nobody changes anything: without locks. A log that holds something would be missed."""
+    """For a read-only disk, where nothing changes: reads without locks, if there is no log that would be missed."""
     log = path + "-wal"
     if not os.statvfs(path).f_flag & os.ST_RDONLY or (os.path.lexists(log) and os.path.getsize(log)):
         raise apsw.CantOpenError
@@ -573,7 +583,7 @@ def _reading_without_log(path: str, _wait: float) -> apsw.Connection:
 
 
 def _reading_a_copy(path: str, wait: float) -> apsw.Connection:
-    """On a read-only disk with a log that holds something: SQLite must write beside a log to read it."""
+    """For a read-only disk with a log: reads a copy, because SQLite must write next to a log to read it."""
     if not os.statvfs(path).f_flag & os.ST_RDONLY:
         raise apsw.CantOpenError
     with tempfile.TemporaryDirectory(prefix="hermes-copy-") as place:
