@@ -52,14 +52,14 @@ def _in_postgres(sql: str) -> str:
 
 @functools.cache
 def _pool(address: str, _process: int) -> psycopg_pool.ConnectionPool[Any]:
-    """One for each process: connections do not survive a fork."""
+    """One pool for each process, because connections do not survive a fork."""
     pool = psycopg_pool.ConnectionPool(
         address,
         min_size=0,
         max_size=MOST_CONNECTIONS,
         timeout=WAIT_SECONDS,
         max_idle=60,
-        reconnect_timeout=1,  # else the pool waits longer and longer after a restart, while the server is back already
+        reconnect_timeout=1,  # otherwise, after a restart of the server, the pool waits longer and longer
         open=True,
         # No prepared statements: behind pgbouncer the next transaction may be on another connection.
         kwargs={"autocommit": True, "prepare_threshold": None, "application_name": "hermes", "connect_timeout": 5},
@@ -69,11 +69,12 @@ def _pool(address: str, _process: int) -> psycopg_pool.ConnectionPool[Any]:
 
 
 def pool_of(address: str) -> psycopg_pool.ConnectionPool[Any]:
+    """The pool of connections to an address in this process."""
     return _pool(address, os.getpid())
 
 
 def shown(address: str) -> str:
-    """The address without its password, for people."""
+    """The address without its password, for messages."""
     parts = urllib.parse.urlsplit(address)
     name = f"{parts.username}@" if parts.username else ""
     port = f":{parts.port}" if parts.port else ""
@@ -81,10 +82,10 @@ def shown(address: str) -> str:
 
 
 def _alive(pool: psycopg_pool.ConnectionPool[Any]) -> psycopg.Connection[Any]:
-    """A connection that the server has not closed meanwhile.
+    """Takes a connection that the server has not closed meanwhile.
 
-    A server that restarts says so on the socket of an idle connection, where nothing else ever arrives. Looking there
-    costs no round trip.
+    A server that restarts reports it on the socket of an idle connection, where nothing else arrives. Checking the
+    socket costs no round trip.
     """
     while True:
         connection = pool.getconn()
@@ -96,7 +97,7 @@ def _alive(pool: psycopg_pool.ConnectionPool[Any]) -> psycopg.Connection[Any]:
 
 
 class PersonDatabase:
-    """Everything asked here is asked as one person; one transaction at a time."""
+    """Runs statements as one person, in one transaction at a time."""
 
     journal = "postgresql"
     only_read = False
@@ -120,6 +121,7 @@ class PersonDatabase:
 
     @property
     def is_closed(self) -> bool:
+        """Whether `close` was called."""
         return self._closed
 
     @property
@@ -309,7 +311,7 @@ def _question(sql: str, values: Sequence[Any] | dict[str, Any]) -> Any:
 
 
 def person_named(address: str, name: str, *, wait: float = WAIT_SECONDS) -> int:
-    """The number of a person, who gets one with the first conversation."""
+    """The number of a person, which is assigned on first use."""
     if not name or "\x00" in name:
         raise WriteRefused(f"{name!r} cannot be a person's name", kind="bad_argument")
     found = PersonDatabase(address, 0, wait=wait)

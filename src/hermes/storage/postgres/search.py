@@ -60,6 +60,7 @@ class Terms(NamedTuple):
 
 
 def terms_of(row: Row, words: Words) -> Terms:
+    """The words of a stored message, split as SQLite's index splits them."""
     _, role, state, _, content, name, calls, *_ = row
     if state & STATE_BITS == REWOUND:
         return Terms(None, None, 0)
