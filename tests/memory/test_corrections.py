@@ -65,6 +65,41 @@ def test_fact_consolidation_is_measured_from_a_file(tmp_path: Path, hermes: Herm
     assert "FactConsolidation" in hermes("bench", "facts", str(tmp_path / "facts.json")).err
 
 
+@pytest.mark.proves("facts.supersede")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("I live in Lisbon.", "I live in Porto."),
+        ("Works at Acme", "Works at Globex"),
+        ("The API port is 8080", "The API port is 9090"),
+        ("My manager is Ann.", "My manager is Bob now."),
+    ],
+)
+def test_a_plain_new_value_takes_the_place_of_the_old_one(home: Path, old: str, new: str) -> None:
+    store = MemoryStore.open(home)
+    for text in (old, new):
+        store.add("memory", text, cause=Cause(origin="user"))
+    assert store.entries("memory") == (new,)
+
+
+@pytest.mark.proves("facts.supersede")
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Fact 0: alpha bravo charlie", "Fact 1: delta echo foxtrot"),
+        ("Infrastructure: Deploy host runs Debian 12", "Infrastructure: Backups at 03:00 to the NAS in the cellar"),
+        ("deploy host runs debian 12 too", "Infrastructure: Deploy host runs Debian 12"),
+        ("Likes jazz", "Likes sushi"),
+        ("Allergic to nuts", "Allergic to shellfish"),
+    ],
+)
+def test_two_things_under_one_label_or_of_one_kind_both_stay(home: Path, old: str, new: str) -> None:
+    store = MemoryStore.open(home)
+    for text in (old, new):
+        store.add("memory", text, cause=Cause(origin="user"))
+    assert store.entries("memory") == (old, new)
+
+
 @pytest.mark.proves("facts.supersede", "facts.history")
 def test_what_a_person_corrects_leaves_the_prompt_and_stays_one_step_away(home: Path, hermes: Hermes) -> None:
     hermes("memory", "add", "I live in Lyon.", "--target", "user")

@@ -61,6 +61,29 @@ def added(session: MemorySession) -> list[dict[str, Any]]:
     return found
 
 
+@pytest.mark.proves("rules.heard")
+@pytest.mark.parametrize(
+    "said", ["Never push to main.", "Always use pnpm.", "please keep answers short from now on", "Never use emojis."]
+)
+def test_a_short_rule_is_heard(said: str) -> None:
+    assert stated_rules(said) == [said]
+
+
+@pytest.mark.proves("rules.heard")
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Never mind that.",
+        "Never heard of it.",
+        "Always a pleasure to talk.",
+        "Please repair src/module_0.py.",
+        "first words",
+    ],
+)
+def test_what_only_sounds_like_a_rule_or_asks_for_one_thing_is_none(said: str) -> None:
+    assert stated_rules(said) == []
+
+
 @pytest.mark.proves("rules.heard", "rules.fire")
 def test_a_rule_stated_once_comes_up_in_a_later_session_when_it_matters(home: Path) -> None:
     with MemorySession.open(home) as session:

@@ -14,7 +14,7 @@ from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING
 
 from hermes.base import linear
-from hermes.base.values import value
+from hermes.base.values import lazy_pattern, value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 FOLDER = os.path.join(os.path.dirname(__file__), "data")
 MODEL = "claims"
 SURE, LIKELY = 2, 1  # an old value is left out, or shown as outdated
+_LONGEST_LABEL = 3  # words before a colon
+_SETTLED = lazy_pattern(
+    r"(?i)\b(?:live|lives|living|based|resides?|works?|working) (?:in|at|for)\b"
+)  # one place at a time
 _LONGEST = 300  # characters of a message whose sentences are also read in pairs
 _SHORTEST_SENTENCE, _LONGEST_SENTENCE = 4, 240
 _MOST_SENTENCES = 12
@@ -194,6 +198,10 @@ def replaces(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int
     """
     if old.words.isdisjoint(new.words) or not old.stated or len(new.tokens) > 2 * _MOST_WORDS:
         return 0
+    if _only_share_a_label(old, new):
+        return 0
+    if _differs_in_value(old, new) and _SETTLED.search(old.text):
+        return SURE
     if _stems(old) in _stems(new) and new.cues[0] == "0" and _denies(old) == _denies(new):
         return 0  # only says more
     total, known = linear.score(FOLDER, MODEL, linear.places(evidence(old, new))), linear.numbers(FOLDER, MODEL)
@@ -205,8 +213,25 @@ def replaces(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int
     return SURE if total > known["sure"] or _differs_in_value(old, new) else LIKELY
 
 
+def _only_share_a_label(old: Claim, new: Claim) -> bool:
+    """Whether both begin with a label ("Infrastructure: …", "Fact 1: …") and tell of different things behind it."""
+    (was, one), (is_, other) = (_labelled(each) for each in (old, new))
+    if not was or not is_:
+        return False
+    if was != is_:
+        return any(map(str.isdigit, was + is_))
+    return min(len(one), len(other)) > 1 and one.isdisjoint(other)
+
+
+def _labelled(claim: Claim) -> tuple[str, frozenset[str]]:
+    """The label before a colon, if there is one, and the stems that carry meaning behind it."""
+    texts = [token.text for token in claim.core]
+    at = texts.index(":") if ":" in texts[: _LONGEST_LABEL + 1] else 0
+    return " ".join(texts[:at]), frozenset(token.stem for token in claim.core[at:] if token.means)
+
+
 def _stems(claim: Claim) -> str:
-    return f" {' '.join(token.stem for token in claim.core)} "
+    return f" {' '.join(token.stem for token in claim.core if token.text not in ('too', 'also'))} "
 
 
 def _denies(claim: Claim) -> bool:
