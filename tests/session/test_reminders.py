@@ -12,6 +12,7 @@ from hermes import MemorySession
 from hermes.base.dates import ahead
 from hermes.memory.approval import Approvals
 from hermes.memory.reminders import Reminders, wanted_in
+from hermes.memory.store import MemoryStore
 from hermes.safety.trust import Source, TurnContext
 from hermes.session.approvals import PendingWrites
 from hermes.settings.home import find_home
@@ -56,6 +57,19 @@ def test_a_reminder_comes_up_once_at_the_next_turn_after_it_is_due(home: Path) -
     )
     assert told == ["reminder: call Ada (2026-03-06 14:00)"]
     assert turn(home, "And now?", start() + 3 * DAY) == ("And now?", [])
+
+
+@pytest.mark.proves("reminders.time", "session.announce")
+def test_a_memory_update_beside_a_reminder_is_known_again_after_a_resume(home: Path) -> None:
+    turn(home, "Remind me on Friday at 14:00 to call Ada.", start())
+    with MemorySession.open(home, clock=lambda: start() + 2 * DAY + 5 * 3600) as session:
+        MemoryStore.open(home).add("user", "Moved to Berlin.")
+        session.prepare_turn("What is new?")
+        session.finish_turn("Fine.")
+        announced = session.context.announcements
+    with MemorySession.open(home, resume=session.id) as resumed:
+        assert resumed.context.announcements == announced
+        assert announced[0].startswith("[Memory changed")
 
 
 @pytest.mark.proves("reminders.topic")

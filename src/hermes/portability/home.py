@@ -820,13 +820,6 @@ class MergeExport:
         item.status, item.act = MIGRATED, act
         return item
 
-    def _keys(self) -> list[str]:
-        """The keys that verify the receipts of the archive's conversations."""
-        try:
-            return keys_in(self._read(f"{HOME}/{KEY_FILE}"))
-        except ValueError as error:
-            raise DamagedFile(f"{KEY_FILE} in the archive cannot be read ({error}); use another copy") from error
-
     def _lines(self, path: str) -> Iterator[bytes]:
         """The lines as `hermes sessions import` reads them: the person's own, without undone messages.
 

@@ -72,13 +72,15 @@ class Request:
 
 
 def _announced_in(stored: Mapping[str, Any]) -> str:
-    """The memory update that was added to a message; of the additions, only rules and overlay follow it."""
+    """The memory update that was added to a message; rules, reminders and overlay follow it."""
     sent = stored.get("api_content")
     sizes = {str(each.get("source")): each.get("characters") for each in stored.get("additions") or ()}
     size = sizes.get("announcement")
     if not isinstance(sent, str) or not isinstance(size, int):
         return ""
-    end = len(sent) - sum(int(sizes[name] or 0) + len("\n\n") for name in ("rules", "overlay") if name in sizes)
+    end = len(sent) - sum(
+        int(sizes[name] or 0) + len("\n\n") for name in ("rules", "reminders", "overlay") if name in sizes
+    )
     return sent[end - size : end]
 
 
