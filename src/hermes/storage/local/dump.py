@@ -1,7 +1,8 @@
-"""`state.db` as JSON lines and back: every owner, session and message with its number and state, and all else in it.
+"""Converts `state.db` to JSON lines and back: every owner, session and message with its number and state.
 
-Only what can be made anew is left out: the indexes, vectors of meaning, and the counters of the file itself. A message
-stands there as the message it is, so that any program can read it.
+Tables that other parts of Hermes keep in the file are included. Only what can be computed again is left out: the
+indexes, the vectors, and the counters of the file itself. Messages are written in the format of a conversation, so
+that any program can read them.
 """
 
 from __future__ import annotations
@@ -25,17 +26,18 @@ if TYPE_CHECKING:
     Record = dict[str, Any]
     Chosen = Callable[[Record], bool]  # of a session's record
 
-_HELD = ("owners", "sessions", "session_details", "blocks", "messages", "state_meta")
+_HELD = ("owners", "sessions", "session_details", "blocks", "messages", "state_meta")  # have records of their own
 _MADE_ANEW = ("migrations", "vectors", "vectors_waiting")
+# Columns of a session that a reader of the dump may want; all others go into "row", which only `Load` reads.
 _SHOWN = (
     *("id", "source", "title", "model", "kind", "archived", "project", "cwd", "started_at", "ended_at", "end_reason"),
     *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens"),
     *("api_call_count", "estimated_cost_usd", "actual_cost_usd"),
 )
-_NOT_KEPT = ("owner", "seal", "indexed_id", "waiting")
-_COUNTER = "syncs"
-_BATCH = 2000
-_PAGE = 1000
+_NOT_KEPT = ("owner", "seal", "indexed_id", "waiting")  # computed again by `Load`
+_COUNTER = "syncs"  # an entry of `state_meta` about the file itself
+_BATCH = 2000  # records stored in one transaction
+_PAGE = 1000  # messages read at a time, so that a long session is never in memory as a whole
 _MESSAGES = f"""
     SELECT {", ".join(f"m.{name}" for name in COLUMNS.split(", "))}
     FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
@@ -45,7 +47,11 @@ assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statement above spells
 
 
 class Dump:
-    """The records of one file, all from the same moment whatever others write meanwhile."""
+    """Reads the records of one file, all from the same moment, even while others write.
+
+    `chosen` selects sessions by their records; without it, everything is dumped. The counts are complete once all
+    records have been read.
+    """
 
     def __init__(self, path: str, chosen: Chosen | None = None) -> None:
         self._path = path
@@ -53,11 +59,12 @@ class Dump:
         self.sessions = self.messages = self.taken_back = self.damaged = 0
 
     def records(self) -> Iterator[Record]:
+        """Yields all records: the database first, then each session with its messages, then everything else."""
         database = Database.open(self._path)
         try:
             migrate(database)
             with database.translated():
-                database.connection.execute("BEGIN")  # a reader's view stays as it is until it ends
+                database.connection.execute("BEGIN")  # a read transaction sees one state until it ends
                 yield from self._records(database.connection)
         finally:
             database.close()
@@ -121,7 +128,7 @@ class Dump:
             after = rows[-1][0]
 
     def _others(self, connection: apsw.Connection, taken: set[int] | None) -> Iterator[Record]:
-        """What belongs to no single message: notes of the program, and tables of parts that have their own."""
+        """What is not a session or a message: the entries of `state_meta`, and the tables of other parts of Hermes."""
         if taken is None:
             for key, value in all_rows(connection, "SELECT key, value FROM state_meta ORDER BY key"):
                 if key != _COUNTER:
@@ -137,7 +144,10 @@ class Dump:
 
 
 class Load:
-    """Fills a new file with the records of a dump; every value is checked, for they may come from anywhere."""
+    """Fills a new file with the records of a dump; every value is checked, because a dump may come from anywhere.
+
+    The counts are complete once `take` has returned; `left_out` counts rows of tables that this program does not have.
+    """
 
     def __init__(self, path: str) -> None:
         self._database = Database.open(path, durability="turn")
@@ -148,6 +158,7 @@ class Load:
         self.sessions = self.messages = self.taken_back = self.left_out = 0
 
     def take(self, records: Iterable[Record]) -> None:
+        """Stores all records, builds the indexes and checks the file; raises DamagedFile for bad records."""
         try:
             migrate(self._database)
             batch: list[Record] = []
@@ -195,6 +206,7 @@ class Load:
         if not all(isinstance(value, str | int | float | None) for value in values.values()):
             raise ValueError("a session holds a value that is neither text nor number")
         key, owner = int(values["key"]), self._owners[record["owner"]]
+        # In a dump of chosen sessions, the parent or the root may be missing.
         if values.get("parent") is not None and not self._is_there(connection, values["parent"]):
             values |= {"parent": None, "kind": None}
         if not self._is_there(connection, values.get("root")):
@@ -238,7 +250,7 @@ class Load:
     def _row(self, connection: apsw.Connection, record: Record) -> None:
         table, values = record["table"], record["values"]
         if table not in _own_tables(connection) or not set(values) <= set(_columns(connection, table)):
-            self.left_out += 1  # of a part this program does not have
+            self.left_out += 1  # a table or column that this program does not have
             return
         names = ", ".join(f'"{name}"' for name in values)
         connection.execute(
@@ -247,10 +259,10 @@ class Load:
         )
 
     def _complete(self) -> None:
-        """The indexes, and a look at the whole."""
+        """Builds the indexes, checks the file and makes it durable."""
         verdict = complete(self._database)
         with self._database.writing() as connection:
-            for table, number in self._sequences.items():  # numbers that were given out once are never given again
+            for table, number in self._sequences.items():  # ids of deleted rows are never given out again
                 if table in ("sessions", "blocks", *_own_tables(connection)):
                     connection.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
                     connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, number))
@@ -264,7 +276,7 @@ def _columns(connection: apsw.Connection, table: str) -> list[str]:
 
 
 def _own_tables(connection: apsw.Connection) -> list[str]:
-    """Tables of parts that keep something of their own, without those that only hold an index."""
+    """Tables that other parts of Hermes keep in the file, without full-text indexes and their shadow tables."""
     names = all_rows(connection, "SELECT name, sql FROM sqlite_schema WHERE type = 'table' ORDER BY name")
     virtual = [name for name, sql in names if sql and sql.upper().startswith("CREATE VIRTUAL")]
     return [
@@ -276,6 +288,7 @@ def _own_tables(connection: apsw.Connection) -> list[str]:
 
 
 def _packed(value: Any) -> Any:
+    """A value of SQLite as JSON; bytes become an object with base64, which no other value can be confused with."""
     return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value
 
 

@@ -1,4 +1,8 @@
-"""The schema of `state.db` as named migrations, each applied in one transaction."""
+"""The schema of `state.db` as named migrations, each applied in one transaction.
+
+A released migration must not change, not even in a comment inside its SQL: `schema_problems` compares the text that
+SQLite keeps with what the migrations write, to find damage.
+"""
 
 from __future__ import annotations
 
@@ -18,49 +22,53 @@ if TYPE_CHECKING:
 
     Step = tuple[str, Callable[[apsw.Connection], None]]
 
-# A live append merges a little of the index with it. Half as often as usual keeps it below 40 bytes written per byte of
-# content at a million messages; merging a whole level at once, as FTS5 would at 16 segments, is never wanted.
+# Every live append also merges a little of the index. With 8 segments to a merge instead of FTS5's default of 4, it
+# writes less than 40 bytes per byte of content at a million messages. The crisis merge, which by default merges a whole
+# level at once when it has 16 segments, is disabled by a limit never reached: a single append would wait for it.
 AUTOMERGE = 8
 NO_CRISIS = 1000
 WITH_IMAGES = """instr(extra, '"images":[')"""  # a row whose message has images, see images.py
 
 
 def migrate(database: Database) -> None:
-    """Brings the file to the newest layout; does not write when nothing is missing."""
+    """Brings the file to the newest layout; does not write when nothing is missing.
+
+    Raises ForeignFile if a newer Hermes has changed the layout, and DamagedFile if the list of migrations is damaged.
+    """
     applied = _applied(database)
     unknown = sorted(applied - {name for name, _ in MIGRATIONS + OPTIONAL})
     if unknown and {name for name, _ in MIGRATIONS} - applied:
-        # A newer Hermes has applied all of ours as well; a flipped bit turns one of ours into an unknown one.
+        # A newer Hermes would have applied all of ours as well. If one is missing, a flipped bit has changed its name.
         raise DamagedFile(f"{database.path} is damaged (its list of migrations names {unknown[0]}); {REPAIR}")
     if unknown:
         raise ForeignFile(
             f"{database.path} was written by a newer Hermes (it has {', '.join(unknown)}); upgrade this one to open it"
         )
     if database.only_read and applied >= _READABLE:
-        return  # what is stored can be read without the rest
+        return  # reading works without the later migrations
     apply_steps(database, MIGRATIONS)
 
 
 def add_vectors(database: Database) -> None:
-    """Makes room for vectors of meaning; only stores that are searched by meaning have it."""
+    """Adds the tables for vectors, which only databases with search by meaning have."""
     apply_steps(database, OPTIONAL[:1])
 
 
 def add_summaries(database: Database) -> None:
-    """Makes room for a graph of summaries; only stores whose context engine keeps one have it."""
+    """Adds the tables for the summary graph, which only databases with a context engine that keeps one have."""
     apply_steps(database, OPTIONAL[1:2])
 
 
 def add_images(database: Database) -> None:
-    """Makes the messages with images quick to find; only stores that have some need it."""
+    """Adds the index of messages with images, which only databases with images need."""
     apply_steps(database, OPTIONAL[2:3])
 
 
 def schema_problems(connection: apsw.Connection) -> dict[str, str]:
-    """Tables, indexes and triggers whose text is not what the migrations of this file wrote: name to problem.
+    """Tables, indexes and triggers whose text differs from what this file's migrations write: name to problem.
 
-    SQLite's own check reads the schema as it stands, so a flipped bit in it passes and fails later, in a search or an
-    append.
+    SQLite's own check takes the schema as given: it misses a flipped bit there, and a search or an append fails later.
+    So the listed migrations are run in an empty database, and the texts of both schemas are compared.
     """
     there = _schema_text(connection)
     # As bytes, because damaged text need not be UTF-8.
@@ -91,18 +99,19 @@ def _schema_text(connection: apsw.Connection) -> dict[str, str]:
     question = "SELECT CAST(name AS BLOB), CAST(sql AS BLOB) FROM sqlite_schema WHERE sql IS NOT NULL"
     rows: list[Any] = connection.execute(question).fetchall()
     found = {name.decode(errors="replace"): text.decode(errors="replace") for name, text in rows}
+    # `ANALYZE` creates these tables, so a database may have them or not.
     return {name: text for name, text in found.items() if not name.startswith("sqlite_stat")}
 
 
 def apply_steps(database: Database, steps: Sequence[Step]) -> None:
-    """The same with steps of one's own, for a database of another kind than `state.db`."""
+    """Applies the missing steps of a list; also used for other databases than `state.db`, with their own steps."""
     applied = _applied(database)
     for name, step in steps:
         if name not in applied:
             with database.writing() as connection:
                 connection.execute("CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, applied_at REAL)")
                 taken = "INSERT OR IGNORE INTO migrations (name, applied_at) VALUES (?, ?) RETURNING name"
-                if connection.execute(taken, (name, time.time())).fetchall():  # else another process was faster
+                if connection.execute(taken, (name, time.time())).fetchall():  # else another process was first
                     step(connection)
 
 
@@ -200,21 +209,21 @@ def _m002_full_text_index(connection: apsw.Connection) -> None:
             f"CREATE VIRTUAL TABLE {table} USING fts5"
             f"(words, content='', contentless_delete=1, detail=none, tokenize=\"{TOKENIZER}\")"
         )
-        # A leaf of the index fits one page of the file. An import's batch fits the larger buffer, and becomes one
-        # segment instead of several.
+        # With this size, a leaf of the index fits on one page of the file. The larger buffer holds a whole batch of an
+        # import, which then becomes one segment instead of several.
         for option, value in (("pgsz", PAGE - 60), ("automerge", AUTOMERGE), ("hashsize", 8 << 20)):
             set_option(connection, table, option, value)
         set_option(connection, table, "crisismerge", NO_CRISIS)
 
 
 def set_option(connection: apsw.Connection, table: str, option: str, value: int) -> None:
-    """Of one of our FTS5 tables."""
+    """Sets an option of one of our FTS5 tables; FTS5 stores it in the file."""
     connection.execute(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (option, value))  # noqa: S608 - ours
 
 
 def _m003_vectors(connection: apsw.Connection) -> None:
-    # A row holds the vectors of one block of messages, so it goes with the session and belongs to its owner. What is
-    # indexed waits to be embedded: a trigger notes it, because the program that indexes may not have the vectors.
+    # A row holds the vectors of one block of messages, so it has the block's owner and is deleted with its session. A
+    # trigger lists sessions with newly indexed messages, because the program that indexes may not compute vectors.
     connection.execute("""
         CREATE TABLE vectors (
             block INTEGER PRIMARY KEY REFERENCES blocks (block) ON DELETE CASCADE,
@@ -233,8 +242,8 @@ def _m003_vectors(connection: apsw.Connection) -> None:
 
 
 def _m004_summaries(connection: apsw.Connection) -> None:
-    # A summary belongs to the session in which it was made and goes with it. A leaf stands for messages, a condensed
-    # one for other summaries: its children.
+    # A summary belongs to the session in which it was made and is deleted with it. A leaf summarises messages, a
+    # condensed summary other summaries: its children.
     connection.execute("""
         CREATE TABLE summaries (
             node INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -256,8 +265,8 @@ def _m004_summaries(connection: apsw.Connection) -> None:
 
 
 def _m005_sessions_that_wait(connection: apsw.Connection) -> None:
-    # An index over "indexed_id < last_id" is written anew by every append, though the session is in it already: one
-    # page of three. Whether a session waits changes seldom; the triggers see to it, whatever program writes.
+    # Every append rewrote an index over "indexed_id < last_id", although the session was in it already: one page of the
+    # three that an append writes. The flag changes rarely. Triggers maintain it, whatever program writes.
     connection.execute("""
         ALTER TABLE sessions ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;  -- 1 while indexed_id < last_id
         UPDATE sessions SET waiting = 1 WHERE indexed_id < last_id;
@@ -277,7 +286,7 @@ def _m005_sessions_that_wait(connection: apsw.Connection) -> None:
 
 
 def _m006_images(connection: apsw.Connection) -> None:
-    # Which images are still in use is asked whenever a conversation is deleted.
+    # Each deletion of a conversation asks which images are still in use; without the index, it would read all messages.
     connection.execute(f"CREATE INDEX messages_with_images ON messages (id) WHERE {WITH_IMAGES}")
 
 
@@ -286,7 +295,9 @@ MIGRATIONS: tuple[Step, ...] = (
     ("m002_full_text_index", _m002_full_text_index),
     ("m005_sessions_that_wait", _m005_sessions_that_wait),
 )
+# What a file on a read-only disk must have, because it cannot be migrated there.
 _READABLE = {"m001_sessions_and_messages", "m002_full_text_index"}
+# Applied on first use by the functions above, which refer to them by position.
 OPTIONAL: tuple[Step, ...] = (
     ("m003_vectors", _m003_vectors),
     ("m004_summaries", _m004_summaries),

@@ -1,7 +1,8 @@
 """Reads SQLite's file format without SQLite: pages, the write-ahead log, and the rows on any leaf page.
 
-For files SQLite refuses: a bad header, a lost interior page, a cut-off end. Nothing here trusts what it reads; a row is
-believed by its caller only when its checksum holds.
+For files that SQLite refuses: a bad header, a lost interior page, a missing end. The layouts are those of SQLite's
+documentation ("Database File Format"). Nothing here trusts what it reads: every number may be wrong, and the caller
+accepts a row only if its checksum holds.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from mmap import mmap
 
-_HEADER, _FRAME = 32, 24
-_MAGIC = 0x377F0682
-_MOST = 0xFFFFFFFF
+_HEADER, _FRAME = 32, 24  # bytes in the header of the log, and in the header of each frame
+_MAGIC = 0x377F0682  # the last bit says whether checksums are computed over big-endian words
+_MOST = 0xFFFFFFFF  # checksums are 32 bits
 
 
 def log_pages(log: bytes) -> tuple[int, dict[int, bytes], dict[int, bytes]]:
-    """Page size, newest committed version of each page, and later pages of the same log whose checksums fail."""
+    """Page size, newest committed version of each page, and later pages of the same log whose checksums fail.
+
+    The checksum of a frame covers all frames before it, so one damaged frame makes all later ones doubtful. The salt
+    tells them from frames of an earlier use of the log, which SQLite overwrites from the start without clearing it.
+    """
     if len(log) < _HEADER + _FRAME:
         return 0, {}, {}
     magic, _, size, _, *salt, first, second = struct.unpack_from(">8I", log)
@@ -30,7 +35,7 @@ def log_pages(log: bytes) -> tuple[int, dict[int, bytes], dict[int, bytes]]:
     if magic & ~1 != _MAGIC or size & (size - 1) or not 512 <= size <= 65536:  # noqa: PLR2004 - SQLite's limits
         return 0, {}, {}
     holds = _sums(log[:24], order, (0, 0)) == (first, second)
-    if not holds:
+    if not holds:  # the header is damaged: the salt of the first frame serves instead
         salt = list(struct.unpack_from(">2I", log, _HEADER + 8))
     committed: dict[int, bytes] = {}
     waiting: dict[int, bytes] = {}
@@ -40,7 +45,7 @@ def log_pages(log: bytes) -> tuple[int, dict[int, bytes], dict[int, bytes]]:
         number, commit, *found, first, second = struct.unpack_from(">6I", log, start)
         page = log[start + _FRAME : start + _FRAME + size]
         if found != salt:
-            holds = False  # a broken frame, or one left over from before the log was last started again
+            holds = False  # a damaged frame, or one left over from an earlier use of the log
             continue
         sums = _sums(page, order, _sums(log[start : start + 8], order, sums)) if holds else sums
         holds = holds and sums == (first, second)
@@ -49,13 +54,14 @@ def log_pages(log: bytes) -> tuple[int, dict[int, bytes], dict[int, bytes]]:
                 doubtful[number] = page
             continue
         waiting[number] = page
-        if commit:
+        if commit:  # the last frame of a transaction; frames without one after them were never committed
             committed |= waiting
             waiting = {}
     return size, committed, doubtful
 
 
 def _sums(data: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
+    """SQLite's running checksum of the log, continued from `sums`."""
     first, second = sums
     words = struct.unpack(f"{order}{len(data) // 4}I", data)
     for at in range(0, len(words), 2):
@@ -65,29 +71,29 @@ def _sums(data: bytes, order: str, sums: tuple[int, int]) -> tuple[int, int]:
 
 
 MAGIC = b"SQLite format 3\x00"
-_TABLE_LEAF, _INDEX_LEAF = 13, 10
+_TABLE_LEAF, _INDEX_LEAF = 13, 10  # the first byte of a page
 _INNER = (2, 5)
 _LEAF_HEADER = 8
-_FIRST_PAGE_HEADER = 100
-_INTEGER_SIZES = (0, 1, 2, 3, 4, 6, 8)
+_FIRST_PAGE_HEADER = 100  # the header of the file, before the header of page 1
+_INTEGER_SIZES = (0, 1, 2, 3, 4, 6, 8)  # bytes of the value types 0 (NULL) to 6
 _LONGEST_ROW = 1 << 30
-_LONGEST_HEADER = 0x80
-_FIRST_TEXT = 12
+_LONGEST_HEADER = 0x80  # so that the length of a row's header is a single byte
+_FIRST_TEXT = 12  # from here on, even types are blobs and odd ones texts
 _FLOAT, _ZERO, _ONE = 7, 8, 9
 
 
 class Record(NamedTuple):
-    """One row as it stands on a page."""
+    """One row as read from a page; a column that is the rowid itself is None in `values`."""
 
     rowid: int
     values: tuple[Any, ...]
 
 
 class Image:
-    """The pages as SQLite would see them: the file with the committed part of its log laid over it."""
+    """The pages as SQLite would see them: those of the file, replaced by the committed pages of its log."""
 
     def __init__(self, file: bytes | mmap, log: bytes = b"", kept_logs: Iterable[bytes] = ()) -> None:
-        """`kept_logs` are copies of earlier logs whose end SQLite could not read."""
+        """`kept_logs` are copies of earlier logs that SQLite could not read to the end."""
         self._file = file
         header = bytes(file[:_FIRST_PAGE_HEADER])
         self.header_holds = header.startswith(MAGIC) and _page_size(header) is not None
@@ -103,7 +109,7 @@ class Image:
         self.count = max([-(-len(file) // self.page_size), *self._logged])
 
     def page(self, number: int) -> bytes:
-        """A page, filled up with zeros where the file ends too early; nothing for a number that cannot be."""
+        """A page, padded with zeros where the file ends too early; empty for a number that is out of range."""
         if number in self._logged:
             return self._logged[number]
         start = (number - 1) * self.page_size
@@ -112,10 +118,11 @@ class Image:
         return bytes(self._file[start : start + self.page_size]).ljust(self.page_size, b"\0")
 
     def doubtful(self) -> list[int]:
-        """Pages in the log behind the place where it breaks; only a checksum can tell whether their rows are real."""
+        """Pages that follow a damaged frame of the log; only the checksum of each row shows whether it is genuine."""
         return sorted(self._doubtful)
 
     def with_doubtful(self) -> Image:
+        """The same pages, with the doubtful ones in place of those that they would replace."""
         other = copy.copy(self)
         other._logged, other._doubtful = self._logged | self._doubtful, {}  # noqa: SLF001 - one of our own
         return other
@@ -126,7 +133,10 @@ class Image:
             yield self.page(number)
 
     def free_pages(self) -> set[int]:
-        """Pages that hold only deleted rows; empty when the header cannot be believed."""
+        """Pages that hold only deleted rows; empty when the header is damaged, because it says where their list begins.
+
+        The list is a chain of trunk pages, each with the next trunk, a count, and the numbers of that many free leaves.
+        """
         free: set[int] = set()
         first = self.page(1)
         if not first.startswith(MAGIC):
@@ -144,7 +154,11 @@ class Image:
 
 
 class Scan:
-    """Walks over all pages and yields the rows of every table leaf, whatever tree it belonged to."""
+    """Walks over all pages and yields the rows of every table leaf, whatever tree it belonged to.
+
+    It does not follow the trees, so a lost interior page does not cost the rows below it. The caller has to tell by
+    the values of a row which table it is from.
+    """
 
     def __init__(self, image: Image) -> None:
         self._image = image
@@ -153,6 +167,7 @@ class Scan:
         self._unread: list[int] = []
 
     def rows(self) -> Iterator[Record]:
+        """Yields rows of intact leaves, then of doubtful pages, then what looks like a row on damaged leaves."""
         for number in range(1, self._image.count + 1):
             if number not in self._skipped:
                 yield from self._leaf(number, self._image.page(number))
@@ -160,13 +175,14 @@ class Scan:
             later = Scan(self._image.with_doubtful())
             for number in numbers:
                 yield from later._leaf(number, later._image.page(number))
-        # A leaf whose own header is broken: its cells are looked for at every byte, the page being nobody's overflow.
+        # On a leaf with a damaged header, cells are looked for at every byte. Overflow pages of long rows look the same
+        # but contain text, so they are skipped; which ones they are is known only after all leaves were read.
         for number in self._unread:
             if number not in self._overflow:
                 yield from self._every_offset(self._image.page(number))
 
     def index_rows(self) -> Iterator[tuple[Any, ...]]:
-        """Rows of index leaves, where tables without rowid live; only those that fit one page."""
+        """Rows of index leaves, where SQLite keeps tables without a rowid; only rows that fit on one page."""
         for number in range(1, self._image.count + 1):
             page = self._image.page(number)
             if number not in self._skipped and page[:1] == bytes((_INDEX_LEAF,)):
@@ -192,8 +208,9 @@ class Scan:
             self._unread.append(number)
 
     def _every_offset(self, page: bytes) -> Iterator[Record]:
+        """Whatever can be read as a row of ours at any offset; most of it is none, and its checksum fails."""
         for at in range(_LEAF_HEADER, len(page) - 4):
-            # Rows of ours have a NULL in place of the rowid: a short header, then a zero.
+            # Our rows store NULL in the column that is the rowid, so a short header with type 0 in front marks one.
             size, rowid_at = varint(page, at)
             if _LEAF_HEADER <= size < _LONGEST_ROW:
                 _, header = varint(page, rowid_at)
@@ -203,6 +220,7 @@ class Scan:
                         yield row
 
     def _cell(self, page: bytes, at: int) -> Record | None:
+        """The row in the cell at an offset of a leaf, with what overflowed to other pages; None if there is none."""
         size, at = varint(page, at)
         rowid, at = varint(page, at)
         if not 0 < size < _LONGEST_ROW:
@@ -217,6 +235,7 @@ class Scan:
         return Record(rowid - (1 << 64) if rowid >> 63 else rowid, values) if values else None
 
     def _following(self, number: int, left: int) -> bytes:
+        """What a row has on its chain of overflow pages; stops at a loop or a page that does not exist."""
         parts: list[bytes] = []
         seen: set[int] = set()
         while left > 0 and number not in seen and len(page := self._image.page(number)) > 4:  # noqa: PLR2004
@@ -229,7 +248,7 @@ class Scan:
 
 
 def record(payload: bytes) -> tuple[Any, ...]:
-    """The values of one row; nothing when it cannot be one. Broken text comes with replacement characters."""
+    """The values of one row; empty if the bytes are not a row. Text that is not UTF-8 gets replacement characters."""
     if not payload:
         return ()
     length, at = varint(payload, 0)
@@ -249,7 +268,7 @@ def record(payload: bytes) -> tuple[Any, ...]:
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number in SQLite's 1 to 9 bytes and where the next thing begins; zeros are read behind the end."""
+    """A number in SQLite's format of 1 to 9 bytes, and the offset after it; missing bytes count as zeros."""
     value = 0
     for place in range(8):
         byte = data[at + place] if at + place < len(data) else 0
@@ -261,6 +280,7 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _cells(page: bytes, base: int, usable: int) -> Iterator[int]:
+    """The offsets of a leaf's cells, without those that are out of range."""
     count = struct.unpack_from(">H", page, base + 3)[0]
     for number in range(min(count, (usable - base - _LEAF_HEADER) // 2)):
         at = struct.unpack_from(">H", page, base + _LEAF_HEADER + 2 * number)[0]
@@ -282,7 +302,7 @@ def _page_size(header: bytes) -> int | None:
 
 
 def _local_size(size: int, usable: int) -> int:
-    """How much of a row stands on its leaf; SQLite's file format, "B-tree pages"."""
+    """How many bytes of a row are on its leaf; the formula is in SQLite's file format, "B-tree Pages"."""
     if size <= usable - 35:
         return size
     least = (usable - 12) * 32 // 255 - 23
@@ -291,6 +311,7 @@ def _local_size(size: int, usable: int) -> int:
 
 
 def _size(kind: int) -> int:
+    """The bytes of a value of this type; -1 for a type that SQLite does not write."""
     if kind >= _FIRST_TEXT:
         return (kind - _FIRST_TEXT) // 2
     if kind < len(_INTEGER_SIZES):

@@ -1,7 +1,8 @@
 """`repair`: finds everything that is wrong with a `state.db`, and rebuilds it from what can still be read.
 
-Nobody else may have the file open. The original is copied first, the new database is built and checked beside it, and
-only then put in its place by one rename. What cannot be believed is written to a file of its own, for a person to read.
+No other process may have the file open. Repair first copies the original, builds and checks the new database in the
+same folder as that copy, and only then moves it into place with one rename. Rows that fail their checksum go to a
+separate file for a person to read.
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ if TYPE_CHECKING:
 
     from hermes.storage.local.repair.salvage import Progress, Salvaged
 
-_MOST_SHOWN = 20
-_EVERY = 5000
+_MOST_SHOWN = 20  # problems; the report says "and more" after that
+_EVERY = 5000  # messages between two reports of progress
 
 
 def problems_of(image: Image, path: str, progress: Progress) -> list[str]:
-    """In words, at most a screenful; empty when the database is sound."""
+    """Describes the problems of a database in words, at most a screenful; empty when the database is sound.
+
+    `image` and `path` are the same database: its pages, and a plain file without a log that SQLite can open.
+    """
     if not image.header_holds and image.count:
         return ["the header of the file is damaged"]
     connection = open_unchanged(path)
@@ -59,6 +63,7 @@ def problems_of(image: Image, path: str, progress: Progress) -> list[str]:
 
 
 def _all_problems(connection: apsw.Connection, progress: Progress) -> Iterator[str]:
+    # SQLite's own checks miss a changed text, a changed schema and an incomplete index, so each is checked separately.
     progress("checking the structure", 0, 0)
     if not connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'messages'").fetchall():
         return  # nothing was ever stored
@@ -72,6 +77,7 @@ def _all_problems(connection: apsw.Connection, progress: Progress) -> Iterator[s
 
 
 def _session_problems(connection: apsw.Connection) -> Iterator[str]:
+    """Sessions and their details whose values do not match their checksums."""
     rows = connection.execute(f"SELECT {text_as_bytes('key, owner, id, source, title, preview, seal')} FROM sessions")  # noqa: S608
     for row in rows:
         key, owner, name, *shown, sealed = mended(row)
@@ -86,6 +92,7 @@ def _session_problems(connection: apsw.Connection) -> Iterator[str]:
 
 
 def _message_problems(connection: apsw.Connection, progress: Progress) -> Iterator[str]:
+    """Messages that belong to no session or do not match their checksum."""
     total = one_row(connection, "SELECT count(*) FROM messages")[0]
     columns = text_as_bytes(", ".join(f"m.{column}" for column in COLUMNS.split(", ")))
     question = f"SELECT b.session, {columns} FROM messages m LEFT JOIN blocks b ON b.block = m.id >> 5"  # noqa: S608
@@ -100,7 +107,7 @@ def _message_problems(connection: apsw.Connection, progress: Progress) -> Iterat
 
 
 def _index_problems(connection: apsw.Connection) -> Iterator[str]:
-    """Every live message that was indexed has its row in the index, and the index has no row of its own."""
+    """Indexed messages without a row in the index, rows of the index without a message, and wrong `waiting` flags."""
     for table in ("messages_fts", "tools_fts"):
         orphan = f"SELECT id FROM {table}_docsize WHERE id NOT IN (SELECT id FROM messages) LIMIT 1"  # noqa: S608 - our tables
         for (message_id,) in connection.execute(orphan):
@@ -117,6 +124,7 @@ def _index_problems(connection: apsw.Connection) -> Iterator[str]:
     for row in connection.execute(missing):
         message_id, role, state, content, name, calls = mended(row)
         try:
+            # Rewound messages are removed from the index, and messages without words never had a row there.
             words = state & STATE_BITS != REWOUND and (said(content, name) or called(calls) or role == "tool")
         except (ValueError, TypeError):
             words = True
@@ -125,7 +133,9 @@ def _index_problems(connection: apsw.Connection) -> Iterator[str]:
 
 
 SIDE_FILES = ("-wal", "-journal", "-shm")
-_SHARED_LOCK = 0x40000002  # where SQLite locks the file for reading, and 510 bytes from there
+# The range of bytes that SQLite locks for reading (`SHARED_FIRST` and `SHARED_SIZE` in its source). A connection in WAL
+# mode holds that lock as long as it is open, so an exclusive lock on the range can be had only when none is open.
+_SHARED_LOCK = 0x40000002
 _SHARED_SIZE = 510
 
 
@@ -139,6 +149,7 @@ class Repair:
     backup: str | None = None
 
     def as_json(self) -> dict[str, Any]:
+        """The content of `report.json`; the counts of what was kept are missing when the database was sound."""
         found = self.salvaged
         document: dict[str, Any] = {
             "path": self.path,
@@ -161,9 +172,10 @@ class Repair:
 
 
 def repair(path: str, *, dry_run: bool = False, progress: Progress | None = None, out: str | None = None) -> Repair:
-    """Repairs the database at `path` when it needs it; with `dry_run` only says what would be kept.
+    """Repairs the database at `path` if it is damaged; with `dry_run`, only reports what a repair would keep.
 
-    With `out` it is left as it is, and a copy of it there is repaired: for a disk that is full, read-only or failing.
+    With `out`, leaves the database unchanged and repairs a copy at that path, for a disk that is full, read-only or
+    failing.
     """
     path = os.path.abspath(path)
     tell = progress or (lambda *_: None)
@@ -187,6 +199,10 @@ def _copied(path: str, out: str) -> str:
 
 
 def _repair(path: str, file: int, tell: Progress, *, dry_run: bool) -> Repair:
+    """Checks a copy of the database and replaces the original only after the rebuilt one has passed its own check.
+
+    The folder with the copy becomes the backup; it is removed again unless the database is replaced.
+    """
     folder = f"{path}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(2).hex()}"
     os.mkdir(folder, 0o700)
     keep = False
@@ -221,9 +237,10 @@ def _repair(path: str, file: int, tell: Progress, *, dry_run: bool) -> Repair:
 
 @contextlib.contextmanager
 def alone(path: str) -> Iterator[int]:
-    """Holds the file as SQLite's exclusive lock would: whoever has it open is named, whoever comes waits.
+    """Holds SQLite's exclusive lock on the file and yields the descriptor that carries the lock.
 
-    A process that still had the old file open would delete the new file's log, by name, when it closes.
+    Waits up to `WAIT_SECONDS` for other processes and then names one that has the file open; processes that open it
+    later wait. A process that still had the old file open would delete the new file's log, by name, when it closes.
     """
     nobody_writes = bool(os.statvfs(path).f_flag & os.ST_RDONLY)
     how = os.O_RDONLY if nobody_writes else os.O_RDWR
@@ -242,7 +259,7 @@ def alone(path: str) -> Iterator[int]:
 
 
 def _lock(file: int) -> int | None:
-    """None when the lock was taken, else the process that has it."""
+    """Takes the lock without waiting; returns None on success, else the process that holds it."""
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, _SHARED_SIZE, _SHARED_LOCK)
     except OSError:
@@ -251,7 +268,7 @@ def _lock(file: int) -> int | None:
 
 
 def open_elsewhere(path: str) -> int | None:
-    """Another process that has the database open, if there is one; asked without making anybody wait."""
+    """Returns a process that has the database open, or None; takes no lock, so no other process has to wait."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         kind, holder = _in_the_way(file)
@@ -261,14 +278,18 @@ def open_elsewhere(path: str) -> int | None:
 
 
 def _in_the_way(file: int) -> tuple[int, int]:
-    """The kind of lock that keeps us from being alone, F_UNLCK for none, and the process that has it."""
+    """The kind of lock that conflicts with an exclusive one (F_UNLCK if there is none), and the process that holds it.
+
+    The format is that of `struct flock` on 64-bit Linux: kind, whence, start, length, process.
+    """
     question = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, _SHARED_LOCK, _SHARED_SIZE, 0)
     kind, *_, holder = struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, question))
     return kind, holder
 
 
 def _copy_original(path: str, file: int, copy: str) -> None:
-    # Through the descriptor that holds the lock: closing any other descriptor of the file would release it.
+    """Copies the database with its log, journal and kept logs, durably, because the originals are removed later."""
+    # Read through the descriptor that holds the lock: closing any other descriptor of it would release the lock.
     with _private(copy) as target:
         size, at = os.fstat(file).st_size, 0
         while at < size and (data := os.pread(file, 1 << 20, at)):
@@ -284,7 +305,7 @@ def _copy_original(path: str, file: int, copy: str) -> None:
 
 
 def _as_sqlite_sees_it(copy: str) -> tuple[Image, str]:
-    """The pages with the log laid over them, and a plain file that holds the same for SQLite to read."""
+    """The pages with the committed part of the log applied, and a plain file with the same pages for SQLite to read."""
     log = _read(copy + "-wal")
     if _read(copy + "-journal").strip(b"\0"):
         copy = _rolled_back(copy)
@@ -299,13 +320,16 @@ def _as_sqlite_sees_it(copy: str) -> tuple[Image, str]:
 
 
 def _kept_logs(path: str) -> list[str]:
-    """What follows the name of the database in the names of logs that were kept when it was opened, oldest first."""
+    """The suffixes of the logs that were kept when the database was opened and SQLite could not read them to the end.
+
+    A suffix is what follows the name of the database; the oldest log comes first.
+    """
     folder, name = os.path.split(path)
     return sorted(entry[len(name) :] for entry in os.listdir(folder) if entry.startswith(name + KEPT_LOG))
 
 
 def _rolled_back(copy: str) -> str:
-    """A second copy from which SQLite has taken back the transaction that was cut off."""
+    """A second copy, in which SQLite has rolled back the interrupted transaction; `copy` itself if SQLite cannot."""
     merged = copy + ".merged"
     for suffix in ("", "-journal"):
         with open(copy + suffix, "rb") as source, _private(merged + suffix) as target:
@@ -320,7 +344,7 @@ def _rolled_back(copy: str) -> str:
 
 
 def _write_account(folder: str, done: Repair) -> None:
-    """`report.json`, and `unverified.jsonl` with the rows that no checksum vouches for."""
+    """Writes `report.json`, and `unverified.jsonl` with the rows whose checksum does not hold."""
     found = done.salvaged.altered if done.salvaged else []
     with _private(os.path.join(folder, "unverified.jsonl")) as file:
         for row in found:
@@ -334,11 +358,13 @@ def _write_account(folder: str, done: Repair) -> None:
 
 
 def _swap(path: str, rebuilt: str) -> None:
+    """Moves the rebuilt database into place so that a crash at any step leaves a state that can be repaired again."""
     with open(rebuilt, "rb") as file:
         os.fsync(file.fileno())
     for suffix in ("-wal", "-shm", ".lock", ".lock.queue"):
         _discard(rebuilt + suffix)
-    # The old log goes first: SQLite would lay it over the new file. A copy of it is kept; see `_finish_interrupted`.
+    # The old log is removed before the rename, because SQLite would apply it to the new file. After a crash between the
+    # two, `_finish_interrupted` restores it from the copy in the backup.
     for suffix in (*SIDE_FILES, *_kept_logs(path)):
         _discard(path + suffix)
     os.replace(rebuilt, path)
@@ -346,7 +372,10 @@ def _swap(path: str, rebuilt: str) -> None:
 
 
 def _finish_interrupted(path: str) -> None:
-    """Puts the log back that an interrupted repair had taken away, so that nothing is missed in the next one."""
+    """Restores the log that an interrupted repair had removed, so that the next repair does not miss what is in it.
+
+    A `rebuilt.db` in a backup folder shows that its repair was interrupted: a finished one has moved that file.
+    """
     folder, name = os.path.split(path)
     for entry in sorted(os.listdir(folder)):
         backup = os.path.join(folder, entry)
@@ -383,7 +412,7 @@ def _read(path: str) -> bytes:
 
 
 def _mapped(path: str) -> bytes | mmap.mmap:
-    """A whole file without its weight in memory."""
+    """The content of a file as a memory map, so that a large database is not read into memory at once."""
     with open(path, "rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if os.fstat(file.fileno()).st_size else b""
 

@@ -1,7 +1,8 @@
-"""Recovers every row of a damaged `state.db` that can be believed, through SQLite or from the pages.
+"""Recovers every trustworthy row of a damaged `state.db`, through SQLite where it can read, else from the raw pages.
 
-A message is believed when its checksum holds for a session; a lost session number is found by trying the known ones.
-What SQLite no longer lists because it was deleted is not brought back, as long as the tables that say so can be read.
+A message is trusted when its checksum holds for a session, because the checksum covers the number of the session as
+well as the text. If that number is lost, it is found by trying all plausible ones. Deleted messages are not brought
+back as long as the table of blocks, which shows what was deleted, can be read.
 """
 
 from __future__ import annotations
@@ -45,29 +46,34 @@ NODES, EDGES = "summaries", "summary_children"
 NODE_COLUMNS = ["node", "session", "depth", "ids", "messages", "text", "made_by", "made_at"]
 EDGE_COLUMNS = ["parent", "child"]
 _TYPES = (int, int, int, str, int, str, str, float)
+# The message ids below a summary, such as "4096-4131, 4140"; 19 digits are the most that SQLite's integers have.
 _RANGES = re.compile(r"\d{1,19}(?:-\d{1,19})?(?:, \d{1,19}(?:-\d{1,19})?)*")
 _SESSION, _DEPTH, _IDS = 1, 2, 3
 
 
 @dataclass(slots=True)
 class Graph:
-    """The summary graph as read from a damaged database."""
+    """The summary graph as read from a damaged database.
+
+    Summaries carry no checksum, so a row is accepted by its shape, and an edge when both of its ends fit together.
+    """
 
     nodes: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     _pairs: set[tuple[int, int]] = field(default_factory=set)
 
     def take_node(self, row: tuple[Any, ...]) -> None:
+        """Keeps a row if it has the shape of a summary; the first row with a number wins."""
         moment = float(row[-1]) if type(row[-1]) is int else row[-1]  # whole numbers are stored as such
         row = (*row[:-1], moment)
         if tuple(map(type, row)) == _TYPES and row[0] > 0 and row[_DEPTH] >= 0 and _RANGES.fullmatch(row[_IDS]):
             self.nodes.setdefault(row[0], row)
 
     def take_pairs(self, pairs: Iterable[tuple[Any, ...]]) -> None:
-        """What may be edges; whether they are shows when all summaries are known."""
+        """Collects pairs that may be edges; `write` decides, because it knows all summaries."""
         self._pairs.update((parent, child) for parent, child in pairs if type(parent) is type(child) is int)
 
     def write(self, database: Database, sessions: Collection[int]) -> int:
-        """Stores the summaries of these sessions and what connects them; returns how many there are."""
+        """Stores the summaries of these sessions and their edges; returns the number of summaries."""
         kept = {number: row for number, row in self.nodes.items() if row[_SESSION] in sessions}
         if not kept:
             return 0
@@ -80,6 +86,7 @@ class Graph:
 
 
 def _connects(nodes: dict[int, tuple[Any, ...]], parent: int, child: int) -> bool:
+    """Whether the parent lies above the child in the graph and stands for all of the child's messages."""
     above, below = nodes.get(parent), nodes.get(child)
     if above is None or below is None or above[_DEPTH] <= below[_DEPTH]:
         return False
@@ -94,14 +101,15 @@ def _numbers(ranges: str) -> list[tuple[int, int]]:
 
 _MESSAGE_COLUMNS = COLUMNS.split(", ")
 _BLOCK_WIDTH, _DETAILS_WIDTH, _PAIR = 4, 4, 2
-_ALWAYS = {"owners", "sessions", "session_details", "blocks", "state_meta"}
+_ALWAYS = {"owners", "sessions", "session_details", "blocks", "state_meta"}  # every database has these tables
+# SQLite stores a whole number in a REAL column as an integer to save space; read from the pages, it arrives as one.
 _REAL = ("started_at", "last_active", "ended_at", "estimated_cost_usd", "actual_cost_usd")
-_UNUSED_NUMBERS = 10_000  # how far beyond the numbers that were seen a lost session may lie
+_UNUSED_NUMBERS = 10_000  # how far above the highest known number a lost session's number is looked for
 
 
 @dataclass(slots=True)
 class Structure:
-    """Everything but the messages: who, which sessions, and which block of message ids is whose."""
+    """Everything but the messages: the owners, their sessions, and the session of each block of message ids."""
 
     owners: dict[int, str] = field(default_factory=dict)
     sessions: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -114,7 +122,7 @@ class Structure:
 
 
 class Source:
-    """The damaged database, opened for reading only; `session_columns` are those of the layout to come."""
+    """The damaged database, opened for reading only; `session_columns` are those of the new database."""
 
     def __init__(self, image: Image, path: str, session_columns: list[str]) -> None:
         self._image = image
@@ -122,10 +130,11 @@ class Source:
         self._connection = open_unchanged(path)
         self._misread = _misread(self._connection)
         self.structure = Structure()
-        self._confirmed: dict[int, int] = {}
+        self._confirmed: dict[int, int] = {}  # block to session, as a message's checksum has proved
         self._numbers: range | list[int] = []
 
     def read_structure(self) -> Structure:
+        """Reads all but the messages; tables that SQLite cannot read to the end are completed from the pages."""
         found = self.structure
         for rowid, name in self._table("owners", ["key", "name"]):
             if isinstance(name, str):
@@ -151,7 +160,7 @@ class Source:
         seen: dict[int, int] = {}  # ids and checksums
         kept: set[int] = set()
         for row in self._table("messages", _MESSAGE_COLUMNS):
-            # Damaged pointers can lead SQLite to the same leaf twice.
+            # Damaged page pointers can lead SQLite to the same leaf twice.
             if not is_shaped(row) or seen.get(row[0]) == row[-1]:
                 continue
             seen[row[0]] = row[-1]
@@ -167,7 +176,8 @@ class Source:
                 continue
             session = self._session_of(row)
             if row[0] in seen:
-                # Behind the break of a kept log stands another message whose number was given out again.
+                # A kept log can contain, after the place where it breaks, another message with an id that was later
+                # given out again. It may be genuine, but the id is taken, so it is only shown to a person.
                 if session is not None:
                     yield row, None
             elif session is None:
@@ -178,11 +188,12 @@ class Source:
         yield from ((row, None) for number, row in doubtful.items() if number not in seen)
 
     def close(self) -> None:
+        """Closes the database; call it after the last message was read."""
         if self._connection is not None:
             self._connection.close()
 
     def _table(self, table: str, columns: list[str], order: str = "rowid") -> Iterator[tuple[Any, ...]]:
-        """The rows SQLite can read; the table is complete when it came to the end."""
+        """The rows that SQLite can read; a table that it read to the end without an error is noted as complete."""
         if self._connection is None or table in self._misread:
             return
         try:
@@ -193,7 +204,8 @@ class Source:
             sound = self._connection.execute(f"PRAGMA quick_check({table})").fetchall() == [("ok",)]
         except (*DAMAGE, apsw.SQLError, apsw.IOError, UnicodeDecodeError):
             return
-        # A leaf that lost its count of rows reads without an error; and a broken log may hold newer rows.
+        # A leaf whose count of rows was damaged reads without an error, so `quick_check` must agree. A log that breaks
+        # off may contain newer rows after the break, so no table is complete then.
         if sound and not self._image.doubtful():
             self.structure.complete.add(table)
 
@@ -206,10 +218,11 @@ class Source:
             return {NODES, EDGES}  # they may be there
 
     def _structure_from_pages(self) -> None:
+        """Collects rows from all pages; a leaf does not say which table it is part of, so the row's shape decides."""
         found, scan = self.structure, Scan(self._image)
         for rowid, values in scan.rows():
             if values[0] is not None:
-                continue  # every table of ours has its key as the rowid
+                continue  # our tables have an INTEGER PRIMARY KEY, for which SQLite stores NULL: the rowid is the key
             if len(values) == _PAIR and isinstance(values[1], str) and "owners" not in found.complete:
                 found.owners.setdefault(rowid, values[1])
             elif len(values) == _BLOCK_WIDTH and "blocks" not in found.complete:
@@ -233,6 +246,7 @@ class Source:
             if not only_sealed:
                 self.structure.damaged_sessions.add(key)
             return
+        # The identity is sealed separately from the texts: a session with a damaged title still keeps its messages.
         known = self.structure.sessions.get(key)
         if known is None or _progress(values) > _progress(known):
             self.structure.sessions[key] = values
@@ -243,7 +257,7 @@ class Source:
         for key, value in pairs:
             if (
                 isinstance(key, str) and key.partition(":")[0].isdecimal()
-            ):  # the owner's number; other indexes have none
+            ):  # a key begins with the owner's number, which tells these rows from those of other indexes
                 self.structure.meta.setdefault(key, value)
 
     def _take_details(self, key: int, row: tuple[Any, ...]) -> None:
@@ -264,6 +278,10 @@ class Source:
                     yield row
 
     def _session_of(self, row: Row) -> int | None:
+        """The session for which the checksum of a message holds; tries the listed one first, then every other number.
+
+        The long search runs at most once for each block with a hit, because all messages of a block share a session.
+        """
         block, base, stored = row[0] >> BLOCK_BITS, unbound(row[:-1]), row[-1]
         listed = self.structure.blocks.get(block)
         likely = self._confirmed.get(block, listed[1] if listed else None)
@@ -278,11 +296,12 @@ class Source:
         return found
 
     def _was_deleted(self, message_id: int) -> bool:
+        """Whether the session of a message was deleted: its block is gone from a table of blocks that is complete."""
         return "blocks" in self.structure.complete and message_id >> BLOCK_BITS not in self.structure.blocks
 
 
 def _misread(connection: apsw.Connection | None) -> set[str]:
-    """Tables whose columns SQLite would take for others, because their schema text was changed."""
+    """Tables whose schema text was changed, so that SQLite may confuse their columns."""
     try:
         return set(schema_problems(connection)) if connection is not None else set()
     except apsw.Error:
@@ -290,13 +309,13 @@ def _misread(connection: apsw.Connection | None) -> set[str]:
 
 
 def _progress(values: dict[str, Any]) -> tuple[int, int]:
-    """Of two copies of a session's row, the one that knows more messages is newer."""
+    """How new a session's row is, for comparing two copies of it: the copy that counts more messages is newer."""
     last, activity = values.get("last_id"), values.get("activity")
     return (last if isinstance(last, int) else 0, activity if isinstance(activity, int) else 0)
 
 
 def open_unchanged(path: str) -> apsw.Connection | None:
-    """The file as it is: no log, no lock, nothing written; None when SQLite cannot make sense of it."""
+    """Opens the file as it is, without its log, a lock or a write; None when SQLite cannot open it."""
     try:
         connection = open_immutable(path)
         connection.pragma("cell_size_check", "ON")
@@ -306,17 +325,17 @@ def open_unchanged(path: str) -> apsw.Connection | None:
     return connection
 
 
-# Writes salvaged rows into a new database: same ids, same order, counts and index computed afresh.
+# Writes salvaged rows into a new database: with the same ids in the same order, and new counts and a new index.
 
-NOBODY = "unattributed"
-_BATCH = 2000
+NOBODY = "unattributed"  # the owner of salvaged sessions whose own owner cannot be determined
+_BATCH = 2000  # messages in one transaction
 _NUMBERS = ("last_id", "activity", "listed", "archived")
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(slots=True, kw_only=True)
 class Salvaged:
-    """What came back and what did not; `altered` rows are shown to a person, never stored as messages."""
+    """What a repair recovered and what it did not; `altered` rows are shown to a person, never stored as messages."""
 
     sessions: int = 0
     messages: int = 0
@@ -330,7 +349,7 @@ class Salvaged:
 
 @dataclass(slots=True)
 class _Tally:
-    """What the kept messages say about their session."""
+    """Counts and times of a session, computed from its recovered messages."""
 
     ids: list[int] = field(default_factory=list)
     live: int = 0
@@ -340,6 +359,7 @@ class _Tally:
     preview: str | None = None
 
     def take(self, row: Row) -> None:
+        """Counts one message; the first text of a user becomes the preview."""
         message_id, role, state, timestamp, content, _, calls, *_ = row
         text = readable(unpacked(content)) if content else ""
         self.ids.append(message_id)
@@ -351,7 +371,7 @@ class _Tally:
 
 
 def rebuild(image: Image, readable_path: str, target: str, progress: Progress) -> Salvaged:
-    """Fills a new database at `target` with everything that can be believed and returns the account of it."""
+    """Fills a new database at `target` with every trustworthy row and returns counts of what was kept and lost."""
     database = Database.open(target, durability="turn")
     try:
         migrate(database)
@@ -366,6 +386,8 @@ def rebuild(image: Image, readable_path: str, target: str, progress: Progress) -
 
 
 class _Rebuild:
+    """One rebuild: messages come first, because they prove which sessions existed and which block is whose."""
+
     def __init__(self, database: Database, source: Source, columns: list[str], progress: Progress) -> None:
         self._database = database
         self._source = source
@@ -374,15 +396,16 @@ class _Rebuild:
         self._result = Salvaged()
         self._tallies: dict[int, _Tally] = {}
         self._titles: set[tuple[int, str | None]] = set()
-        self._homes: dict[int, int] = {}  # block to session, as the messages themselves prove
+        self._homes: dict[int, int] = {}  # block to session, as the checksums of the messages prove
 
     def run(self) -> Salvaged:
+        """Copies everything, rebuilds the index and checks the result; raises StorageError if it is not sound."""
         self._progress("reading sessions", 0, 0)
         structure = self._source.read_structure()
         self._copy_messages()
         self._count_lost(structure)
         with self._database.writing() as connection:
-            connection.execute("PRAGMA defer_foreign_keys = ON")  # a parent may be lost; `_tie_lineage` sees to that
+            connection.execute("PRAGMA defer_foreign_keys = ON")  # a parent may be lost; see `_tie_lineage`
             self._write_owners(connection, structure)
             for key in sorted({*structure.sessions, *self._tallies}):
                 self._write_session(connection, structure, key)
@@ -429,12 +452,12 @@ class _Rebuild:
         }
         names = {1: "local", **structure.owners}
         for number in sorted(used - set(names)):
-            names[number] = f"{NOBODY}-{number}"  # the name is lost; nobody is taken for somebody else
+            names[number] = f"{NOBODY}-{number}"  # the name is lost; no one else gets these conversations
         for number, name in names.items():
             for known in (
                 name,
                 f"{NOBODY}-{number}",
-            ):  # the second when the first is taken, which damage can bring about
+            ):  # the second name applies only if the first is taken, which damage can cause
                 connection.execute("INSERT OR IGNORE INTO owners (key, name) VALUES (?, ?)", (number, known))
 
     def _write_session(self, connection: apsw.Connection, structure: Structure, key: int) -> None:
@@ -450,6 +473,7 @@ class _Rebuild:
         for name, fallback in (("started_at", tally.first), ("last_active", tally.last)):
             if not isinstance(values.get(name), float):
                 values[name] = fallback if tally.ids else 0.0
+        # Damage can give two sessions the same title, which the schema forbids; the later one loses it.
         if values["title"] is not None and (values["owner"], values["title"]) in self._titles:
             values["title"] = None
         self._titles.add((values["owner"], values["title"]))
@@ -469,7 +493,11 @@ class _Rebuild:
         self._result.sessions += 1
 
     def _stub(self, connection: apsw.Connection, structure: Structure, key: int, tally: _Tally) -> dict[str, Any]:
-        """A session whose own row is lost; its messages stay together under a name that says so."""
+        """A session whose own row is lost; its messages stay together under a name that says so.
+
+        Its owner is that of its blocks or else the only owner there is. Otherwise it goes to `NOBODY`, because showing
+        it to the wrong person would be worse than asking an operator.
+        """
         owners = {structure.blocks[i >> BLOCK_BITS][0] for i in tally.ids if i >> BLOCK_BITS in structure.blocks}
         everyone = {*structure.owners, *(values["owner"] for values in structure.sessions.values()), 1}
         owner = owners.pop() if len(owners) == 1 else everyone.pop() if len(everyone) == 1 else None
@@ -490,7 +518,7 @@ class _Rebuild:
         }
 
     def _count_lost(self, structure: Structure) -> None:
-        """Messages of which no byte was found, though their session's row counts them or their ids were given out."""
+        """Counts messages of which no byte was found, though their session counts them or their ids were given out."""
         found = {row[0] for row in self._result.altered}
         found.update(i for tally in self._tallies.values() for i in tally.ids)
         given_out = 0
@@ -505,7 +533,7 @@ class _Rebuild:
         self._result.lost = max(given_out, counted - kept - len(self._result.altered), 0)
 
     def _tie_lineage(self, connection: apsw.Connection) -> None:
-        """Nothing points to a session that is gone, and each conversation is listed by its newest session."""
+        """Removes links to lost sessions, and lists each conversation by its newest session again."""
         connection.execute("UPDATE sessions SET parent = NULL WHERE parent NOT IN (SELECT key FROM sessions)")
         connection.execute("UPDATE sessions SET root = key WHERE root IS NULL OR typeof(root) <> 'integer'")
         connection.execute(
@@ -518,11 +546,12 @@ class _Rebuild:
         )
 
     def _write_blocks(self, connection: apsw.Connection, structure: Structure) -> None:
+        """Stores which block belongs to which session; proof by checksums takes precedence over the damaged table."""
         owner_of = dict(all_rows(connection, "SELECT key, owner FROM sessions"))
         homes = {block: session for block, (_, session, _) in structure.blocks.items() if session in owner_of}
         homes |= self._homes
         for key, last in all_rows(connection, "SELECT key, last_id FROM sessions WHERE last_id > 0"):
-            homes.setdefault(last >> BLOCK_BITS, key)  # the next message continues there
+            homes.setdefault(last >> BLOCK_BITS, key)  # the next append continues in this block
         places: dict[int, int] = {}
         for block, session in sorted(homes.items()):
             listed = structure.blocks.get(block)
