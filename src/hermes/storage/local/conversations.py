@@ -58,7 +58,7 @@ _BLOCKS_OF_SESSION = """
     SELECT block, first_place FROM blocks
     WHERE owner = :owner AND session = :session AND block BETWEEN :first AND :last ORDER BY block
 """
-# As AUTOINCREMENT would count, but known before the row is written.
+# The number that AUTOINCREMENT would give, but known before the row is written: its checksum covers the number.
 _NEXT = """
     SELECT 1 + max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{table}'), 0),
         coalesce((SELECT max({column}) FROM {table}), 0))
@@ -72,13 +72,13 @@ _BY_IDS = f"SELECT {COLUMNS} FROM carray(?) CROSS JOIN messages ON id = value"  
 
 
 _INSERT = "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-# Only what changes is named: naming a column writes the pages of its indexes, even when it is set to what it was.
+# Names only columns that change, because SQLite rewrites the indexes of every column that is named, changed or not.
 _COUNT_IN = """
     UPDATE sessions SET last_id = ?, message_count = message_count + ?, tool_call_count = tool_call_count + ?,
         last_active = max(last_active, ?), preview = ?, seal = ?
     WHERE key = ?
 """
-_COUNT_IN_FIRST = _COUNT_IN.replace("SET", "SET waiting = 1,")  # a trigger would do the same, and take longer
+_COUNT_IN_FIRST = _COUNT_IN.replace("SET", "SET waiting = 1,")  # a trigger would do the same, but take longer
 _NOTE_ACTIVITY = "UPDATE sessions SET activity = ? WHERE key = ?"
 _TO_APPEND_TO = """
     SELECT key, last_id, waiting, activity, source, title, preview, seal FROM sessions WHERE owner = ? AND id = ?
@@ -99,7 +99,7 @@ _IMPORT_LOCK = ".import.lock"
 
 
 class LocalConversations(Conversations):
-    """The conversations of one owner; every statement names the owner, so nobody else's can be reached."""
+    """The conversations of one owner; every statement names the owner, so no one else's can be reached."""
 
     database: Database
     images: ImageFiles
@@ -116,6 +116,7 @@ class LocalConversations(Conversations):
     def open(
         cls, path: str, *, owner: str, durability: Durability, wait: float | None = None, reading: bool = False
     ) -> Self:
+        """Opens the file at `path`, creating or migrating it if necessary; `reading` opens it for reading only."""
         database = Database.open(path, durability=durability, wait=wait, reading=reading)
         try:
             migrate(database)
@@ -130,7 +131,7 @@ class LocalConversations(Conversations):
     # --- sessions ----------------------------------------------------------------------------------------------------
 
     def by_keys(self, keys: Sequence[int]) -> dict[int, Session]:
-        # "+" keeps SQLite from walking all sessions of the owner to find a few of them
+        # "+" keeps SQLite from using the index by owner, in which it would walk through all of the owner's sessions.
         wanted = "WHERE +owner = ? AND key IN (SELECT value FROM json_each(?))"
         return {session.key: session for session in self._all(wanted, (self._owner, json.dumps(list(keys))))}
 
@@ -182,11 +183,12 @@ class LocalConversations(Conversations):
             set_title(connection, key, self._owner, title)
 
     def _all(self, wanted: str, values: Any) -> list[Session]:
-        """The sessions whose rows are believed; one that may be somebody else's is left out until it is repaired."""
+        """The sessions whose rows match their seal; one that may belong to someone else is omitted until a repair."""
         rows = select(self.database, f"{FIELDS}, seal", f"FROM sessions {wanted}", values)
         return [session for row in rows if (session := self._believed(row)) is not None]
 
     def _believed(self, row: tuple[Any, ...]) -> Session | None:
+        """A session from its row: None if the seal of its identity fails, and without its texts if only theirs does."""
         session, stored = Session(*row[:-1]), row[-1]
         if not identity_holds(stored, session.key, self._owner, session.id):
             self.database.mark_damaged(f"session row {session.key} does not match its seal")
@@ -203,7 +205,7 @@ class LocalConversations(Conversations):
         if with_images:
             add_images(self.database)
         with self.database.writing() as connection:
-            if with_images:  # under the lock, so that nobody removes one that is about to be named
+            if with_images:  # under the write lock, so that no one removes an image as unused before a message names it
                 messages = self.images.put(messages)
             return self._append(connection, session_id, messages)
 
@@ -218,7 +220,7 @@ class LocalConversations(Conversations):
         if batch.preview != preview:
             sealed = seal(key, self._owner, session_id, source, title, batch.preview)
         newest = self._newest_activity() + 1
-        if activity != newest - 1:  # else it was the last one used already
+        if activity != newest - 1:  # else it already is the most recently used session
             connection.execute(_NOTE_ACTIVITY, (newest, key))
         connection.execute(
             _COUNT_IN if waiting else _COUNT_IN_FIRST,
@@ -227,20 +229,23 @@ class LocalConversations(Conversations):
         return ids
 
     def rows(self, message_ids: Iterable[int]) -> dict[int, Row]:
-        """Rows by id for the search, which has already seen that they are the owner's."""
+        """Rows by id, for a search that has checked that they are the owner's; damage costs only its own rows."""
         wanted = array("q", message_ids)
         if not wanted:
             return {}
         with self.database.lock:
             try:
                 rows: list[Row] = all_rows(self.database.connection, _BY_IDS, (apsw.carray(wanted),))
-            except (*UNREADABLE, apsw.SQLError) as error:  # a statement of ours fails where the schema is damaged
+            except (*UNREADABLE, apsw.SQLError) as error:  # SQLError: the schema is damaged
                 self.database.mark_damaged(str(error))
                 rows = [row for message_id in wanted if (row := careful_row(self.database, message_id)) is not None]
         return {row[0]: row for row in rows if self._can_be_opened(row) and row[2] & STATE_BITS != REWOUND}
 
     def _can_be_opened(self, row: Row) -> bool:
-        """False for a damaged row the search would stumble over; plain text waits until its checksum is looked at."""
+        """False for a damaged row at which a search would fail: one with the wrong types, or with data to be decoded.
+
+        Plain text is let through, because its checksum is verified when the message is shown.
+        """
         content, calls = row[4], row[6]
         shaped = is_shaped(row)
         if shaped and calls is None and not (content is not None and content.startswith("\x00")):
@@ -252,7 +257,7 @@ class LocalConversations(Conversations):
         return False
 
     def _read_around_damage(self, session: Session, values: dict[str, int], *, newest: bool) -> list[StoredMessage]:
-        """One message after the other, so that a bad page costs its own messages and no others."""
+        """Reads messages one by one, so that a damaged page costs only the messages on it."""
         blocks = self.database.rows(_BLOCKS_OF_SESSION, values)
         ids = [
             (message_id, first + message_id - (block << BLOCK_BITS))
@@ -272,13 +277,12 @@ class LocalConversations(Conversations):
         return found
 
     def texts(self, message_ids: Sequence[int]) -> list[tuple[int, bytes]]:
-        """All that stands in these messages, as it is stored, in the given order."""
         return self.database.rows(_TEXTS, (apsw.carray(array("q", message_ids)),)) if message_ids else []
 
     def _read(self, sql: str, values: dict[str, int], session: Session, *, newest: bool) -> list[StoredMessage]:
         try:
             messages = super()._read(sql, values, session, newest=newest)
-        except (DamagedFile, TypeError, AttributeError):  # the last two: a number where a text was
+        except (DamagedFile, TypeError, AttributeError):  # the last two if damage made a number of a text
             messages = self._read_around_damage(session, values, newest=newest)
         for message in messages:
             if message.damaged:
@@ -346,13 +350,13 @@ class LocalConversations(Conversations):
         self.database.run("DELETE FROM state_meta WHERE key >= ? AND key < ?", (start + first, behind))
 
     def _keys(self, prefix: str) -> tuple[str, str]:
-        """The keys that start so: from one up to, not including, the other."""
+        """The range of stored keys with this prefix: the first one, and the first one after them."""
         start = f"{self._owner}:{prefix}"
         return start, start[:-1] + chr(ord(start[-1]) + 1)
 
 
 class LocalUndo:
-    """Takes back what an import added to the file."""
+    """Undoes what an import added to the file."""
 
     def __init__(self, store: LocalConversations, owner: int) -> None:
         self._database = store.database
@@ -386,7 +390,7 @@ class LocalUndo:
             if one_row(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'vectors'"):
                 connection.execute("DELETE FROM vectors WHERE block = ?", (block,))
             set_title(connection, key, row["owner"], row["title"])
-            # What was there before may have been indexed meanwhile, and is not to be indexed twice.
+            # Earlier messages may have been indexed since and must not be indexed again: `indexed_id` is only lowered.
             names = [name for name in row if name not in ("key", "owner", "id", "indexed_id", "waiting")]
             put_back = ", ".join(f"{name} = ?" for name in names)
             connection.execute(
@@ -405,7 +409,7 @@ class LocalUndo:
 
 
 def owner_key(database: Database, owner: str) -> int:
-    """The number of an owner, who gets one with the first conversation."""
+    """The number of an owner; adds the owner to the file if it is not there."""
     known = "SELECT key FROM owners WHERE name = ?"
     if not database.row(known, (owner,)):
         with database.writing() as connection:
@@ -419,15 +423,17 @@ def owner_key(database: Database, owner: str) -> int:
 assert (BLOCK, BLOCK_BITS) == (32, 5)  # noqa: S101 - the statements above spell the block size out
 
 
-# Figures about `state.db`, keeping its index and file in shape, and the summaries a context engine keeps there.
+# Sizes of `state.db`, upkeep of its index and file, and the summaries that a context engine keeps there.
 
-_PAGES_PER_STEP = 128
+_PAGES_PER_STEP = 128  # of the index, merged in one transaction, so that others can write in between
+# From so many segments on, merging is worth the time. An import that left up to 100 instead of 16 was no faster, and
+# its file was 8% larger.
 _MANY_SEGMENTS = 16
-_LITTLE = 2  # changes of a merge that found nothing to merge
+_LITTLE = 2  # a merge with fewer changes than this found nothing to merge (documentation of FTS5, "merge")
 
 
 class LocalMaintenance(Maintenance):
-    """Counts, sizes and old sessions in SQLite."""
+    """Sizes and upkeep of the SQLite file; the counts come from the base class."""
 
     _database: Database
 
@@ -445,7 +451,7 @@ class LocalMaintenance(Maintenance):
 
     def merge_steps(self) -> Iterator[str]:
         for table in (SAID, TOOLS, TITLES):
-            pages = -_PAGES_PER_STEP  # a negative number first: take every segment in, not only large groups of them
+            pages = -_PAGES_PER_STEP  # negative at first: FTS5 then merges all segments, not only large groups
             while self._merge(f"{table}_fts", pages) >= _LITTLE:
                 pages = _PAGES_PER_STEP
                 yield table
@@ -489,7 +495,7 @@ _OF_SESSION = """
 
 
 class LocalSummaries(Summaries):
-    """The summary graph in SQLite."""
+    """The summary graph in SQLite; its tables are created when a context engine first reads or adds a summary."""
 
     child = "s.node IN (SELECT child FROM summary_children WHERE parent = :parent)"
     _database: Database

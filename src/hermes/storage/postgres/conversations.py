@@ -1,4 +1,8 @@
-"""The PostgreSQL engine's conversations: every session and message of one person among many."""
+"""The PostgreSQL engine's conversations: every session and message of one person among many.
+
+Ids, words and checksums are those of the local engine, so a search ranks the same candidates in both. Message texts are
+stored as bytes, because PostgreSQL's text cannot contain the character NUL.
+"""
 
 from __future__ import annotations
 
@@ -69,6 +73,7 @@ _MESSAGES_OF = """
         JOIN messages m ON m.person = b.person AND m.id BETWEEN b.block << 5 AND (b.block << 5) + 31
     WHERE b.person = %s AND b.session = %s AND m.id > %s
 """
+# Keys of a message that refer to others; bytes, because `extra` is stored as bytes.
 _POINTERS = (b'"compaction":true', b'"copy_of":')
 _ANY_POINTER = f"""
     SELECT 1 FROM {MESSAGES} WHERE b.owner = ? AND b.session = ?
@@ -83,7 +88,7 @@ _KEEP_META = """
     ON CONFLICT (person, key) DO UPDATE SET kind = excluded.kind, value = excluded.value
 """
 _WITH_IMAGES = "SELECT extra FROM messages WHERE person = %s AND position(%s::bytea IN extra) > 0"
-_LEASE_SECONDS = 600.0
+_LEASE_SECONDS = 600.0  # after which an import whose process died no longer keeps others out
 _TABLES = (
     *("messages", "vocabulary", "blocks", "vectors", "summaries", "session_details", "sessions", "meta", "images"),
     *("documents", "logs", "people"),
@@ -91,7 +96,7 @@ _TABLES = (
 
 
 class PostgresConversations(Conversations):
-    """The conversations of one person; the database itself shows no row of anybody else."""
+    """The conversations of one person; row-level security hides the rows of everyone else."""
 
     database: PersonDatabase
 
@@ -107,6 +112,7 @@ class PostgresConversations(Conversations):
 
     @classmethod
     def open(cls, address: str, *, owner: str, wait: float | None = None) -> Self:
+        """Opens the conversations of the person with this name; `wait` limits how long a statement waits for a lock."""
         wait = WAIT_SECONDS if wait is None else wait
         return cls(PersonDatabase(address, person_named(address, owner, wait=wait), wait=wait), owner)
 
@@ -121,6 +127,7 @@ class PostgresConversations(Conversations):
         if (message_ids or keys) and not self.database.in_transaction:
             asked = [(_BY_IDS, (self._person, list(message_ids))), (_BY_KEYS, (self._person, list(keys)))]
             rows, sessions = self.database.many(asked)
+            # What is missing is remembered as None, so that it is not asked for again.
             known = self.database.known
             known |= dict.fromkeys([*(("message", i) for i in message_ids), *(("session", key) for key in keys)])
             known |= {("message", row[0]): _row(row) for row in rows}
@@ -139,6 +146,7 @@ class PostgresConversations(Conversations):
             self.remove_unused_images()
 
     def _remove(self, key: int) -> None:
+        # The words are read before their messages are deleted, and removed after, when it shows which are still used.
         mine = (self._person, key)
         with self.database.writing() as connection:
             connection.execute("UPDATE sessions SET parent = NULL WHERE person = %s AND parent = %s", mine)
@@ -162,7 +170,7 @@ class PostgresConversations(Conversations):
         return self._next("last_block", count)
 
     def _next(self, counter: str, count: int) -> int:
-        """The first of so many numbers that nobody had."""
+        """The first of `count` consecutive numbers that were never given out."""
         taken = f"UPDATE people SET {counter} = {counter} + %s WHERE person = %s RETURNING {counter}"
         return int(self.database.row(taken, (count, self._person))[0]) - count + 1
 
@@ -203,14 +211,14 @@ class PostgresConversations(Conversations):
             key, last_id, activity, preview, newest = found
             ids = self._next_ids(key, last_id, len(messages))
             batch = prepared(ids, messages, key, now=time.time(), preview=preview)
-            used = activity if activity and activity == newest else newest + 1
+            used = activity if activity and activity == newest else newest + 1  # keeps it if it already is the newest
             said = self.add_rows(batch.rows)
             counted = (ids[-1], len(ids), batch.calls, batch.newest, batch.preview, used, *said)
             connection.execute(_COUNT_IN, (*counted, self._person, key))
         return ids
 
     def add_rows(self, rows: Sequence[Row]) -> tuple[int, int]:
-        """Stores messages with their words; returns how many of them said something, and how many words."""
+        """Stores messages with their words in the index; returns how many have spoken text, and its number of words."""
         terms = [terms_of(row, self._words) for row in rows]
         bound = [_bound(self._person, row, each) for row, each in zip(rows, terms, strict=True)]
         said = [each.length for each in terms if each.said is not None]
@@ -275,10 +283,10 @@ class PostgresConversations(Conversations):
         )
 
     def has_others(self) -> bool:
-        return False  # nobody else's can be seen
+        return False  # row-level security hides them
 
     def forget(self) -> None:
-        """Removes everything of this person, and the person."""
+        """Deletes everything that is stored for this person, and the person."""
         with self.database.writing() as connection:
             for table in _TABLES:
                 connection.execute(f"DELETE FROM {table} WHERE person = %s", (self._person,))
@@ -306,7 +314,7 @@ class PostgresConversations(Conversations):
         self.database.run(gone, (self._person, prefix, prefix + first))
 
     def words_of(self, ids: Sequence[int]) -> dict[str, list[str]]:
-        """What the index holds of messages that are about to go."""
+        """The indexed words of messages that are about to be removed, by kind; `forget_words` takes them afterwards."""
         if not ids:
             return {}
         return {
@@ -315,7 +323,7 @@ class PostgresConversations(Conversations):
         }
 
     def forget_words(self, words: Mapping[str, Sequence[str]]) -> None:
-        """Words that no message holds any more."""
+        """Removes those of the words from the vocabulary that no message contains any more."""
         with self.database.writing() as connection:
             for kind, gone in words.items():
                 if gone:
@@ -336,6 +344,7 @@ def _row(found: Sequence[Any]) -> Row:
 
 
 def _packed(value: str | float | bytes) -> tuple[str, bytes]:
+    """A value of `meta` as its kind and bytes, so that it comes back with the same type as from SQLite."""
     if isinstance(value, bytes):
         return "bytes", value
     if isinstance(value, str):
@@ -358,7 +367,7 @@ def _opened(kind: str, value: bytes) -> Any:
 
 
 class PostgresUndo:
-    """Takes back what an import added."""
+    """Undoes what an import added to the person's conversations."""
 
     def __init__(self, store: PostgresConversations) -> None:
         self._store = store
@@ -406,7 +415,7 @@ class PostgresUndo:
 
     @contextlib.contextmanager
     def alone(self, timeout: float) -> Iterator[None]:
-        """A lease, because a lock would need a connection for as long as the import runs."""
+        """Takes a lease, because a lock would occupy a connection for as long as the import runs."""
         mine = {"until": time.time() + _LEASE_SECONDS}
         with self._store.transaction():
             if self.is_running():
@@ -423,11 +432,11 @@ class PostgresUndo:
         return lease is not None and json.loads(lease)["until"] > time.time()
 
 
-# Figures about a person's conversations in PostgreSQL, the summaries a context engine keeps there, and images.
+# Images, the summaries that a context engine keeps, and the size of a person's conversations in PostgreSQL.
 
 
 class PostgresImages:
-    """Blobs of images under their names."""
+    """A person's images as rows, under their names."""
 
     def __init__(self, database: PersonDatabase) -> None:
         self._database = database
@@ -467,7 +476,7 @@ _PUT_SUMMARY = """
 
 
 class PostgresSummaries(Summaries):
-    """The summary graph in PostgreSQL."""
+    """The summary graph in PostgreSQL; a row names its children, where SQLite has a table of edges."""
 
     child = """s.node = ANY(
         (SELECT p.children FROM summaries p WHERE p.person = :owner AND p.node = :parent)::bigint[])"""
@@ -488,12 +497,13 @@ class PostgresSummaries(Summaries):
         with self._database.writing() as connection:
             for node in nodes:
                 connection.execute(_PUT_SUMMARY, (self._owner, key, *node[:-1], list(node[-1])))
+            # Later summaries get numbers above those that came from another engine.
             newest = "UPDATE people SET last_node = greatest(last_node, %s) WHERE person = %s"
             connection.execute(newest, (max((node[0] for node in nodes), default=0), self._owner))
 
 
 class PostgresMaintenance(Maintenance):
-    """The server keeps tables and indexes in shape by itself (autovacuum)."""
+    """Sizes of a person's rows; upkeep of tables and indexes is left to the server's autovacuum."""
 
     details = "d.person = s.person AND d.session = s.key"
 

@@ -1,4 +1,4 @@
-"""The PostgreSQL engine's documents: what the local engine keeps in files is a row, and a record of a log is one, too.
+"""The PostgreSQL engine's documents: one row for each document, and one for each record of a log.
 
 Names are paths as in a home (`memories/MEMORY.md`); a name that ends in `.jsonl` is a log. A lock is a transaction:
 everything inside it takes effect, and becomes durable, together.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hermes.storage.files import Identity, Record
 
 LOG = ".jsonl"
-_PEOPLE_KEPT = 4096
+_PEOPLE_KEPT = 4096  # handles in a process; the least recently used one is dropped
 _READ = "SELECT data, version, extract(epoch FROM updated_at)::float8 FROM documents WHERE person = %s AND name = %s"
 _PUT = """
     INSERT INTO documents (person, name, data) VALUES (%s, %s, %s)
@@ -57,7 +57,7 @@ _LAST_BEFORE = """
 _NEWEST = "SELECT start, data FROM logs WHERE person = %s AND name = %s ORDER BY start DESC LIMIT %s OFFSET %s"
 _APPEND = "INSERT INTO logs (person, name, start, data) VALUES (%s, %s, %s, %s)"
 _MENTIONS = "SELECT 1 FROM logs WHERE person = %s AND name = %s AND position(%s::bytea IN data) > 0 LIMIT 1"
-# A lease whose holder said nothing for so long is free.
+# A lease that its holder has not renewed for so many seconds is free; the server's clock decides.
 _TAKE_LEASE = """
     INSERT INTO documents (person, name, data) VALUES (%s, %s, %s) ON CONFLICT (person, name) DO UPDATE
         SET data = excluded.data, version = excluded.version, updated_at = excluded.updated_at
@@ -72,12 +72,12 @@ _OTHERS_LEASE = """
 
 @functools.lru_cache(maxsize=_PEOPLE_KEPT)
 def _database(address: str, owner: str, _process: int) -> PersonDatabase:
-    """One for each person and process, so that a lock inside a lock is part of the same transaction."""
+    """One handle for each person and process, so that a lock inside a lock is part of the same transaction."""
     return PersonDatabase(address, person_named(address, owner), locks=OF_DOCUMENTS)
 
 
 class PostgresDocuments:
-    """The documents of one person below a folder; `path` is for people."""
+    """The documents of one person below a folder; `path` is only for display."""
 
     def __init__(self, address: str, owner: str, folder: str = "") -> None:
         self._address = address
@@ -90,7 +90,7 @@ class PostgresDocuments:
         return PostgresDocuments(self._address, self._owner, "/".join(filter(None, (self._folder, *names))))
 
     def open(self) -> PostgresFolder:
-        """Never missing: a folder is the beginning of a name."""
+        """Returns the folder, which always exists, because a folder is only a prefix of names."""
         return PostgresFolder(self._database, self._folder)
 
     def create(self) -> PostgresFolder:
@@ -107,12 +107,15 @@ class PostgresDocuments:
 
     @staticmethod
     def renew() -> None:
-        """Somebody was added or forgotten: the numbers of people are looked up again."""
+        """Looks the numbers of people up again; call it after a person was added or deleted."""
         _database.cache_clear()
 
 
 class PostgresFolder:
-    """What `LocalFolder` is for files. There is nothing to close."""
+    """A folder of documents, as `LocalFolder` is one of files.
+
+    A write is durable when its transaction ends, so methods that make files durable or remove leftovers do nothing.
+    """
 
     __slots__ = ("_database", "_prefix", "path")
 
@@ -125,7 +128,7 @@ class PostgresFolder:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing is open between two transactions."""
+        """Closes nothing: no connection is held between two transactions."""
 
     def close(self) -> None: ...
 
@@ -160,7 +163,7 @@ class PostgresFolder:
                 raise StorageError(f"{self.join(name)} exists already; remove it first")
 
     def replace(self, name: str, data: bytes) -> None:
-        """Puts `data` in place of the document, and returns when it would survive a power cut."""
+        """Replaces the document, durably; the lines of a log become one row each."""
         with self._database.writing() as connection:
             if name.endswith(LOG):
                 connection.execute("DELETE FROM logs WHERE person = %s AND name = %s", self._key(name))
@@ -197,7 +200,7 @@ class PostgresFolder:
         return (self.stamp(name) or (None,))[0]
 
     def stamp(self, name: str) -> tuple[int, ...]:
-        """Its size first; changes with every write; empty when there is no such document."""
+        """A tuple that begins with the size and changes with every write; empty when there is no such document."""
         return self._database.row(_LOG_END if name.endswith(LOG) else _SIZE, self._key(name)) or ()
 
     def journal(self, name: str) -> PostgresJournal:
@@ -217,7 +220,7 @@ class PostgresFolder:
 
 
 def _between(start: str) -> dict[str, str]:
-    """The names that begin so."""
+    """The range of names with this prefix, exclusive at both ends."""
     return {"low": start, "high": f"{start[:-1]}{chr(ord(start[-1]) + 1)}" if start else chr(0x10FFFF)}
 
 
@@ -226,7 +229,7 @@ def _table(name: str) -> str:
 
 
 class PostgresLock:
-    """A transaction of this person's documents: nobody else writes them, and an error takes all of it back."""
+    """A transaction on this person's documents: no one else writes them meanwhile, and an error undoes all of it."""
 
     def __init__(self, database: PersonDatabase, timeout: float) -> None:
         self._database = database
@@ -238,7 +241,7 @@ class PostgresLock:
             with contextlib.ExitStack() as stack:
                 stack.enter_context(self._database.waiting_at_most(self._timeout))
                 stack.enter_context(self._database.writing())
-                self._database.row("SELECT 1")  # a pipeline says only with an answer whether the lock was free
+                self._database.row("SELECT 1")  # in a pipeline, only an answer shows whether the lock was free
                 self._held = stack.pop_all()
         return self
 
@@ -253,7 +256,7 @@ class PostgresLock:
             held.__exit__(kind, error, trace)
 
     def try_to_take(self) -> bool:
-        self._timeout = 0.001
+        self._timeout = 0.001  # PostgreSQL takes a timeout of 0 as no limit
         try:
             self.__enter__()
         except LockTimeout:
@@ -262,7 +265,7 @@ class PostgresLock:
 
 
 class PostgresLease:
-    """The right to do something that takes long, such as asking a service; no connection is held meanwhile."""
+    """The right to do something that takes long, such as calling a service, without holding a connection."""
 
     def __init__(self, database: PersonDatabase, name: str, seconds: float) -> None:
         self._database = database
@@ -271,7 +274,7 @@ class PostgresLease:
         self._holder = os.urandom(16)
 
     def take(self) -> bool:
-        """Takes it, or says that it is still needed; False when somebody else has it."""
+        """Takes or renews the lease; False when another process has it."""
         values = (self._database.person, self._name, self._holder, self._seconds)
         with self._database.writing() as connection:
             return connection.execute(_TAKE_LEASE, values, binary=True).fetchone() is not None
@@ -286,7 +289,7 @@ class PostgresLease:
 
 
 class SeenRow(Seen):
-    """A document as it was read; its version stands for the inode of a file."""
+    """A document as it was read; its fingerprint has the row's version in place of a file's inode."""
 
     __slots__ = ("_modified",)
 
@@ -305,7 +308,7 @@ class SeenRow(Seen):
 
 
 class PostgresShared:
-    """A document with a history. Nobody writes rows behind our back, so nothing is left over and nothing is late."""
+    """A document with a history; rows change only in transactions of Hermes, so there are no leftovers to look for."""
 
     def __init__(self, database: PersonDatabase, name: str, *, at_most: int) -> None:
         self._database = database
@@ -319,7 +322,7 @@ class PostgresShared:
     def replace(
         self, seen: Seen, data: bytes, label: str, commit: Callable[[Fingerprint], None], prove: Callable[[], None]
     ) -> str:
-        """Record and text are one transaction, so no old version has to prove anything."""
+        """Stores the record and the text in one transaction; no replaced version is kept, so `prove` is not called."""
         with self._database.writing() as connection:
             version = connection.execute(_NEXT, binary=True).fetchone()[0]
             commit(Fingerprint.of(data, version))
@@ -345,7 +348,7 @@ class PostgresShared:
 
 
 class PostgresJournal:
-    """A log; the lines are those of a file."""
+    """A log with one row for each record; a row contains the same line as a file would, and the offset of its start."""
 
     def __init__(self, database: PersonDatabase, full_name: str, name: str) -> None:
         self._database = database
@@ -358,6 +361,7 @@ class PostgresJournal:
             return self.identity()
 
     def append_lines(self, lines: Iterable[bytes]) -> None:
+        """Adds lines that are already encoded, each with its newline."""
         with self._database.writing() as connection:
             end = (connection.execute(_LOG_END, self._key, binary=True).fetchone() or (0,))[0]
             for line in lines:
@@ -365,7 +369,7 @@ class PostgresJournal:
                 end += len(line)
 
     def sync(self) -> None:
-        """Every transaction is durable when it has ended."""
+        """Does nothing: every transaction is durable once it has ended."""
 
     def withdraw(self, *record_ids: str) -> None:
         with self._database.writing() as connection:
@@ -397,7 +401,7 @@ class PostgresJournal:
         return records_in(b"".join(bytes(data) for _, data, _ in self._database.rows(_LOG, (*self._key, 0))))
 
     def read_on(self, before: ReadSoFar) -> ReadSoFar:
-        """The last record that was read proves, with its version, that what stands before it is as it was."""
+        """Reads on if the last record read still has its version, which shows that nothing before it has changed."""
         with self._database.reading():
             goes_on = self._database.row(_LAST_BEFORE, (*self._key, before.size)) == (before.size, before.check)
             rows = self._database.rows(_LOG, (*self._key, before.size if goes_on else 0))

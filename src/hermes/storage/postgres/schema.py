@@ -1,4 +1,4 @@
-"""The tables as numbered SQL files, applied in order under a lock; and the roles that may use them."""
+"""Prepares a PostgreSQL database: applies numbered SQL files in order under a lock, and creates the roles."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hermes.storage.postgres.database import APP, ENGINE, SCHEMA, shown
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-PARTITIONS = 64
-OLDEST = 150000  # the first version whose features we use
-_LOCK = 0x4852 << 32  # one migration at a time
+PARTITIONS = 64  # of each table, fixed once prepared; docs/concepts/a-million-people.md says when to choose more
+OLDEST = 150000  # PostgreSQL 15, the first version with all features that we use
+_LOCK = 0x4852 << 32  # number of the advisory lock that lets one migration run at a time
 _FOLDER = os.path.join(os.path.dirname(__file__), "migrations")
 _ROLES = f"""
     DO $$ BEGIN
@@ -31,6 +31,7 @@ _STATE = f"""
     SELECT n.nspname IS NOT NULL, r.rolsuper, r.rolbypassrls, pg_has_role(r.oid, '{APP}', 'member')
     FROM pg_roles r LEFT JOIN pg_namespace n ON n.nspname = '{SCHEMA}' WHERE r.rolname = current_user
 """
+# Tables on which row-level security is off, or does not apply to their owner.
 _UNFORCED = f"""
     SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE n.nspname = '{SCHEMA}' AND c.relkind IN ('p', 'r') AND NOT c.relispartition AND c.relname <> 'migrations'
@@ -39,11 +40,12 @@ _UNFORCED = f"""
 
 
 def migrations() -> list[str]:
+    """The names of all SQL files of this Hermes, in the order in which they are applied."""
     return sorted(name for name in os.listdir(_FOLDER) if name.endswith(".sql"))
 
 
 def migrate(address: str, *, partitions: int = PARTITIONS) -> list[str]:
-    """Brings the database to the newest layout and returns what was applied; the login must be able to make roles."""
+    """Brings the database to the newest layout and returns what was applied; the login must be able to create roles."""
     try:
         with psycopg.connect(address, autocommit=True) as connection:
             if connection.info.server_version < OLDEST:
@@ -62,7 +64,7 @@ def _apply(connection: psycopg.Connection[Any], partitions: int) -> Iterator[str
     connection.execute(f"GRANT {APP}, {ENGINE} TO CURRENT_USER")
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
     connection.execute(f"GRANT USAGE ON SCHEMA {SCHEMA} TO {APP}")
-    connection.execute(f"GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO {ENGINE}")  # a function's owner needs it, once
+    connection.execute(f"GRANT USAGE, CREATE ON SCHEMA {SCHEMA} TO {ENGINE}")  # to own functions; revoked below
     connection.execute("SELECT set_config('search_path', %s, true)", (f"{SCHEMA}, public",))
     connection.execute("SELECT set_config('hermes.partitions', %s, true)", (str(partitions),))
     connection.execute("CREATE TABLE IF NOT EXISTS migrations (name text PRIMARY KEY, applied_at timestamptz NOT NULL)")
@@ -80,7 +82,10 @@ def _apply(connection: psycopg.Connection[Any], partitions: int) -> Iterator[str
 
 
 def status(address: str) -> dict[str, Any]:
-    """Version, what is applied and missing, size, and what weakens the wall between people."""
+    """The server's version, missing migrations, number of people, size, and warnings about weak separation of people.
+
+    The number of people is the server's estimate.
+    """
     try:
         with psycopg.connect(address, autocommit=True) as connection:
             prepared, superuser, bypasses, member = connection.execute(_STATE.encode()).fetchone() or (False,) * 4
