@@ -1,4 +1,4 @@
-"""What waits for a person: memory writes, skill changes and calls of tools, staged as one file each."""
+"""Pending writes: changes of memory and skills and tool calls that wait for a person, each staged in its own file."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SKILLS, SKILL_TOOL = "skills", "skill_manage"  # a change of a skill waits as a 
 
 @value
 class Pending:
-    """One staged write. `reason` says why a person is asked, `sources` where the text may come from.
+    """One pending write. `reason` says why a person is asked, `sources` where the text may come from.
 
     `sink` is what it would change (a name of `safety.trust.SINKS`). Each source has its origin, its name and the
-    passage that is nearest to the text. What is no change of memory is a `call` (tool, arguments, cwd), made on
-    approval.
+    passage that is nearest to the text. Anything other than a change of memory is a `call` (tool, arguments, cwd)
+    that runs on approval.
     """
 
     id: str
@@ -44,10 +44,12 @@ class Pending:
 
     @property
     def sink(self) -> str:
+        """What the write would change, as `safety.trust.SINKS` names it."""
         return self.target
 
     @property
     def summary(self) -> str:
+        """Describes the write in one line for lists and notices."""
         if self.call is not None:
             return _call_in_words(self.call)
         return "; ".join(_in_words(operation) for operation in self.operations)
@@ -60,7 +62,7 @@ class Pending:
         return tuple(each["content"] for each in self.operations if each.get("content"))
 
     def with_texts(self, texts: Sequence[str]) -> Pending:
-        """The same write with other texts, one for each of `texts`."""
+        """Returns the same write with its texts replaced; `texts` must have as many as the write keeps."""
         if len(texts) != len(self.texts):
             raise WriteRefused(f"{self.id} keeps {len(self.texts)} texts, not {len(texts)}", kind="texts")
         new = iter(texts)
@@ -89,7 +91,7 @@ class Pending:
 
 
 class Approvals:
-    """What waits in one folder of the home: changes of memory and calls of tools, or those of skills."""
+    """The pending writes of one folder of the home: memory changes with tool calls, or skill changes."""
 
     def __init__(self, home: Home, folder: str = "memory") -> None:
         self._waiting = Waiting(pending_writes(home, folder))
@@ -107,7 +109,8 @@ class Approvals:
     ) -> Pending:
         """Keeps a write for later; durable when it returns. The caller has checked and screened it.
 
-        What waits already waits once, however often a model asks for it: a person decides about it one time.
+        An identical pending write is returned instead of staged again, so that a person decides about it only once,
+        however often a model asks.
         """
         wanted = (target, tuple(dict(operation) for operation in operations), project, call)
         for waiting in self.pending()[0]:
@@ -138,7 +141,7 @@ class Approvals:
     ) -> Written:
         """Carries out a staged write with the origin it was staged with; a refusal leaves it staged.
 
-        `run` makes a call of a tool and says what came of it, or raises WriteRefused.
+        `run` performs a tool call and returns its result, or raises WriteRefused.
         """
         pending = self.get(pending_id)
         if pending.call is not None:
@@ -155,6 +158,7 @@ class Approvals:
         cause = Cause(
             origin=pending.cause.origin, session=pending.cause.session, note="approved by the user", approved=True
         )
+        # Write first, then unstage: a crash in between leaves a write that can be rejected, and loses nothing.
         written = store.apply(pending.target, pending.operations, cause=cause)
         try:
             self._waiting.drop(pending_id)
@@ -163,24 +167,26 @@ class Approvals:
         return written
 
     def edit(self, pending_id: str, texts: Sequence[str]) -> Pending:
-        """Changes what would be kept; it waits until it is approved."""
+        """Replaces the texts of a pending write, which stays pending."""
         edited = self.get(pending_id).with_texts(texts)
         self._waiting.put(pending_id, _to_json(edited))
         return edited
 
     def reject(self, pending_id: str) -> Pending:
+        """Discards a staged write and returns it, so that the caller can say what was rejected."""
         pending = self.get(pending_id)
         self._waiting.drop(pending_id)
         return pending
 
     def get(self, pending_id: str) -> Pending:
+        """Returns one staged write by its id; raises NotFound when nothing is pending under it."""
         for pending in self.pending()[0]:
             if pending.id == pending_id:
                 return pending
         raise NotFound(f"nothing is pending under {pending_id!r}; `hermes memory pending` lists what is")
 
 
-# What tools that keep a text call it: ours, and those of memory providers.
+# The arguments in which our tools and those of memory providers carry the text they keep.
 _KEPT_ARGUMENTS = ("content", "new_text", "text", "conclusion", "new_string", "file_content")
 
 

@@ -1,4 +1,4 @@
-"""What people and entries state, as far as a program can tell without a model; finds facts worth keeping.
+"""Capture: finds facts worth keeping in what a person says, and compares entries by their wording, without a model.
 
 Only plain statements that will hold for a while are taken: a missed fact costs little, because the conversation stays
 searchable, and junk in a small store costs every prompt. Questions, quotes, pasted text, states of the moment and
@@ -46,7 +46,7 @@ _SAME = {
 
 @value
 class Wording:
-    """`sequence`: the words that carry meaning, in order and in a plain form; `names`: what must never be altered."""
+    """What an entry says. `sequence` has its meaningful words, stemmed and in order; `names` must never be altered."""
 
     sequence: tuple[str, ...]
     names: frozenset[str]
@@ -55,10 +55,12 @@ class Wording:
 
     @property
     def words(self) -> frozenset[str]:
+        """The meaningful words without their order, for comparing how much two entries share."""
         return frozenset(self.sequence)
 
 
 def wording_of(entry: str) -> Wording:
+    """Reduces an entry to what two entries are compared by: stems, names, negation and limits."""
     tokens = [token.strip(_EDGES) for token in _TOKEN.findall(entry)]
     plain = [(token, token.casefold().replace("\u2019", "'")) for token in tokens if token]
     meaningful = [(token, word) for token, word in plain if word not in SMALL_WORDS and word not in NEGATIONS]
@@ -71,13 +73,14 @@ def wording_of(entry: str) -> Wording:
 
 
 def is_name(token: str) -> bool:
-    """Numbers, paths, addresses, `getUser`, `ENOSPC`, `node-7`: one letter more or less makes another thing of them."""
+    """Whether a token is a number, path, address or identifier, where a different letter means a different thing."""
     if any(map(str.isdigit, token)) or any(mark in token.strip("/") for mark in "_/@#\\:=.+"):
         return True
     return (token.isupper() and len(token) > 1) or any(map(str.isupper, token[1:]))
 
 
 def stem(word: str) -> str:
+    """Strips common English endings and maps synonyms such as "likes" and "prefers" to one word."""
     word = _SAME.get(word.removesuffix("'s"), word.removesuffix("'s"))
     for ending in ("ing", "es", "ed", "s"):
         if word.endswith(ending) and len(word) > len(ending) + 3:
@@ -86,7 +89,7 @@ def stem(word: str) -> str:
 
 
 def covers(richer: Wording, poorer: Wording) -> bool:
-    """Whether everything the one says, in its order, is said by the other too, without a limit of its own."""
+    """Whether `richer` says everything `poorer` says, in the same order and with the same limits and negation."""
     if not poorer.sequence or richer.negated != poorer.negated or not poorer.names <= richer.names:
         return False
     if richer.limited != poorer.limited:
@@ -97,7 +100,7 @@ def covers(richer: Wording, poorer: Wording) -> bool:
 
 @value
 class Fact:
-    """`at` is when the entry was written, 0 when nobody knows; `trusted` is False for text from outside."""
+    """An entry to compare. `at` is when it was written (0 if unknown); `trusted` is False for text from outside."""
 
     entry: str
     at: float = 0.0
@@ -106,6 +109,7 @@ class Fact:
 
     @property
     def wording(self) -> Wording:
+        """The wording of the entry, for comparing it with other entries."""
         return wording_of(self.entry)
 
 
@@ -114,24 +118,28 @@ _LONGEST_MESSAGE = 600
 _LONGEST_ENTRY = 200
 _MOST_LINES = 6
 _FEWEST_WORDS = 1
+# Code blocks, quotations, shell prompts, log lines, stack traces and markup: the person did not write these words.
 _PASTED = re.compile(
     r"```|^\s*(?:>|\$ |\d{4}-\d\d-\d\d[ T]\d|\[?(?:INFO|DEBUG|WARN|ERROR)\b|Traceback|\{|<)", re.MULTILINE
 )
-# Instructions of a host to its model are no words of the person's.
+# A host sends instructions to its model in the same message role; they are not the person's statements.
 _FOR_A_MODEL = re.compile(
     r"\byou are (?:an?|the)\b.{0,60}\b(?:assistant|agent|model|bot|ai)\b|system prompt|these instructions|^\[\w+\]",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+# Words that only lead into a statement ("ok, so actually …"); they are dropped before the forms are tried.
 _OPENING = re.compile(
     r"^(?:(?:ok(?:ay)?|hi|hello|hey|well|so|thanks|thank you|right|sure|yes|yeah|no|nope|sorry|oh|and|but|also|btw|fyi|"
     r"by the way|just so you know|for the record|actually|correction|wait|in fact|i meant?|to be clear)\b[\s,:;.!-]*)+",
     re.IGNORECASE,
 )
+# A clause after the value ("Lyon, because …") is not part of it.
 _ASIDE = re.compile(
     r"\s*(?:,|;| -|—|\()\s*(?:so|but|because|which|since|though|although|and|it|it's|i|i'm|they)\b.*$", re.IGNORECASE
 )
 _FIRST_PERSON = re.compile(r"\b(?:i|i'm|i'll|i've|i'd|me|my|mine|myself|we|us|our|you've|you)\b", re.IGNORECASE)
+# A value that begins like this describes a state or compares ("my car is getting …") and names nothing lasting.
 _VAGUE = re.compile(
     r"^(?:like|so|to|not|no|about|a bit|actually|also|just|all|very|really|too|pretty|kind of|more|still|getting|going|"
     r"being|having|living|doing|making|using|the same|some|any|most|one of|awesome|great|good|fine|amazing|cute|nice|"
@@ -148,7 +156,7 @@ _DEFINITE = "the|all|some|any|most|each|both|their|his|her|its|every|no"
 _ORDINALS = "first|second|third|other|last|latter|former|previous|next|new|old|idea|look|way|sound|option|result|answer"
 _PRONOUNS = "it|this|that|these|those|them|him|her|you|your|how|what|when|where|why|who"
 _POINTING = rf"(?:{_PRONOUNS}|the (?:{_ORDINALS})|to (?:see|know|hear|ask|think|thank))"
-# What is somebody's for a moment only, and what "always" and "never" begin that is no rule.
+# "My question is …" holds only for the moment; "always there" and "never seen" are not rules.
 _MOMENTARY = (
     "question|point|problem|issue|guess|fault|bad|test|build|code|idea|understanding|plan|goal|last|first|next|turn|"
     "answer|concern|call|chat|conversation|talk|favourite part"
@@ -157,14 +165,17 @@ _NO_RULE = (
     r"here|there|on|in|at|\w+ing|remember|mind|an?|the|good|nice|fun|happy|ever|again|knew|seen|heard|been|had|saw"
 )
 _TELLING = "said|meant|thought|knew|saw|heard|got|had|did|asked|been|wondered"
+# States of the moment, which would be wrong by the next session; a person can still ask to keep them.
 _PASSING = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|right now|at the moment|currently|for now|this time|again|broken|failing|"
     r"failed|down|stuck|done|finished|running|slow|red|green|tired|sick|busy|late|back|ready|sure|glad|happy|sorry|"
     r"wondering|trying|looking|thinking|going to|about to|weird|strange|error)\b|\d\s?%",
     re.IGNORECASE,
 )
+# An entry that ends in a pronoun points at the conversation and means nothing without it.
 _LEFT_OPEN = re.compile(r"\b(?:it|this|that|them|these|those|here|there|you|too)$", re.IGNORECASE)
 _LIKING = r"i (?:really |always |usually |generally )?(?P<a>prefer|like|love|hate|dislike)"
+# Each form: the sentence as said, the memory file it belongs to, and the entry it becomes.
 _FORMS = (
     (rf"my (?P<a>(?!(?:{_MOMENTARY})\b)[a-z][a-z' -]{{1,30}}?) (?:is|are) (?P<b>.+)", "user", "User's {a} is {b}"),
     (r"call me (?P<b>(?-i:[A-Z])[\w'-]*)", "user", "User wants to be called {b}"),
@@ -187,7 +198,7 @@ _CAPTURED = tuple((re.compile(rf"^{form}$", re.IGNORECASE), target, shape) for f
 
 @value
 class Captured:
-    """One statement: how it is kept, and in which store."""
+    """One captured statement, as the entry it becomes and the memory file it belongs to."""
 
     target: str
     entry: str
@@ -206,7 +217,7 @@ def capture(said: str) -> list[Captured]:
 
 @value
 class Write:
-    """What to do with a captured statement: an operation of the memory tool, or nothing when `old_text` says it all."""
+    """What to do with a captured statement: an operation of the memory tool, or KNOWN if `old_text` already says it."""
 
     action: str
     content: str
@@ -244,7 +255,7 @@ def _of_sentence(sentence: str) -> Captured | None:
 
 
 def _starts_loosely(text: str) -> bool:
-    """To "remember when we met", or "remember it", is something else than keeping a fact."""
+    """Whether the text after "remember" is a memory to share ("when we met") or a pronoun, and not a fact to keep."""
     return re.match(rf"(?:{_POINTING}|to|me|last|our (?:last|chat|talk)|if|about)\b", text, re.IGNORECASE) is not None
 
 

@@ -1,4 +1,4 @@
-"""What the curator does to entries: merges duplicates, links what was superseded, checks a helper model's proposals."""
+"""Curation: merges duplicate entries, archives superseded ones, and checks what a helper model proposes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CUES = {
 
 
 def category_of(entry: str, target: str) -> str:
-    """The category by the words of the entry; what nothing speaks for goes by the file it stands in."""
+    """Returns the category whose cue words the entry has most of; without any, the file decides."""
     if target == "user":
         return "identity"
     found = {category: len(cue.findall(entry)) for category, cue in _CUES.items()}
@@ -54,15 +54,15 @@ def category_of(entry: str, target: str) -> str:
     return next((category for category in _CUES if found[category] == best), "project") if best else "project"
 
 
-# Without a model nothing is worded anew: an entry stays, leaves for the archive, or has a date written out.
-# When in doubt both stay.
+# Without a model no entry is reworded: it stays, moves to the archive, or has a relative date replaced.
+# When in doubt, both entries stay.
 MERGE, SUPERSEDE, DATE = "merge", "supersede", "date"
-_SHARE = 4  # at most one in so many entries is touched in a run
+_SHARE = 4  # a run touches at most one entry in four, as docs/guides/curation.md promises
 
 
 @value
 class Operation:
-    """`drop` leaves for the archive and `keep` stands for it; with `text` the kept entry is worded like that."""
+    """`drop` moves to the archive in favour of `keep`; `text`, if given, is the new wording of `keep`."""
 
     kind: str
     keep: str
@@ -86,7 +86,7 @@ class Tidied:
 
     operations: tuple[Operation, ...]
     contradictions: tuple[Contradiction, ...]
-    put_off: int = 0  # operations left for the next run, because this one may touch only so much
+    put_off: int = 0  # operations left for the next run, because this one reached its allowance
 
 
 def allowance(entries: int) -> int:
@@ -95,6 +95,7 @@ def allowance(entries: int) -> int:
 
 
 def consolidate(facts: Sequence[Fact]) -> Tidied:
+    """Finds merges, superseded entries, relative dates and contradictions without a model, up to the allowance."""
     gone: set[str] = set()
     operations: list[Operation] = []
     contradictions: list[Contradiction] = []
@@ -116,7 +117,7 @@ def consolidate(facts: Sequence[Fact]) -> Tidied:
 
 
 def _pairs(facts: Sequence[Fact]) -> Iterator[tuple[Fact, Fact]]:
-    """Every two facts, the earlier first; their place in the file decides where no date does."""
+    """Yields every pair of facts, the earlier one first; their place in the file decides between equal dates."""
     ordered = sorted(enumerate(facts), key=lambda each: (each[1].at, each[0]))
     for place, (_, older) in enumerate(ordered):
         for _, newer in ordered[place + 1 :]:
@@ -168,12 +169,12 @@ def _dated(fact: Fact) -> Operation | None:
 
 _LONGEST_WHY = 200
 _FEWEST = 2
-_ALIKE = 0.3  # share of common words
+_ALIKE = 0.3  # the least share of common words between a merged text and each source
 
 
 @value
 class Proposals:
-    """What may be done, what a person should see, categories by entry, and why the rest was refused."""
+    """A helper model's proposals after the checks: operations, contradictions, categories, and reasons for refusals."""
 
     operations: tuple[Operation, ...] = ()
     contradictions: tuple[Contradiction, ...] = ()
@@ -186,7 +187,7 @@ class _Refused(Exception):
 
 
 def question(facts: Sequence[Fact]) -> tuple[str, str]:
-    """The system text and the entries for the helper model."""
+    """Returns the system text and the numbered entries for the helper model."""
     lines = [
         f"{number}. ({day(fact.at) if fact.at else 'unknown day'}) {json.dumps(fact.entry, ensure_ascii=False)}"
         for number, fact in enumerate(facts, start=1)
@@ -223,7 +224,7 @@ def checked(answer: str, facts: Sequence[Fact], allowed: int) -> Proposals:
 
 
 def _list_in(answer: str, refused: list[str]) -> list[Any]:
-    """The JSON list of an answer; a code fence around it is forgiven, prose is not read."""
+    """Reads the JSON list of an answer; a code fence around it is accepted, prose is not."""
     fenced = re.search(r"```(?:json)?\s*(\[.*\])\s*```", answer, re.DOTALL)
     try:
         found = json.loads(fenced[1] if fenced else answer)
@@ -277,9 +278,9 @@ def _merge(proposed: dict[str, Any], numbered: dict[int, Fact]) -> list[Operatio
 
 
 def _check_wording(text: str, sources: list[str], *, reworded: bool) -> None:
-    """What stands for several entries may hold nothing that none of them has, and must hold every name of theirs.
+    """Refuses a merged text that invents anything or loses a name.
 
-    A new wording holds all their words; an entry that stays as it is must at least have much in common with each.
+    A new wording must hold every word of its sources; an existing entry must share enough words with each of them.
     """
     result, wordings = wording_of(text), [wording_of(source) for source in sources]
     names = frozenset().union(*(each.names for each in wordings))
@@ -311,7 +312,7 @@ def _superseded(old: Fact, new: Fact) -> Operation:
 
 
 def _take(operations: list[Operation], used: set[str], left: int) -> None:
-    """Counts what the operations touch; an entry is touched once, and only so many are in one run."""
+    """Counts the entries that the operations touch, and refuses a second change of one or a run that is too large."""
     touched = {operation.drop for operation in operations}
     touched |= {operation.keep for operation in operations if operation.text}
     if touched & used or {operation.keep for operation in operations} & used:

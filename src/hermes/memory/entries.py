@@ -1,4 +1,4 @@
-"""Entries of curated memory: text format, history, origin, and the marks that decide which one leaves."""
+"""Entries of curated memory: text format, history, origin, and the marks that decide which one is archived first."""
 
 from __future__ import annotations
 
@@ -24,10 +24,12 @@ _PREVIEW = 80
 
 
 def parse(text: str) -> tuple[str, ...]:
+    """Splits the text of a memory file into its entries; empty pieces are dropped."""
     return tuple(entry for piece in text.split(DELIMITER) if (entry := trim(piece)))
 
 
 def render(entries: Sequence[str]) -> str:
+    """Joins entries into the text of a memory file; `parse` reverses it."""
     return DELIMITER.join(entries)
 
 
@@ -37,6 +39,7 @@ def size(entries: Sequence[str]) -> int:
 
 
 def trim(text: str) -> str:
+    """Strips whitespace and byte order marks from both ends of an entry."""
     text = text.strip()
     # A byte order mark at the start of the file would be taken for an encoding mark, not for text.
     while text.startswith(_BYTE_ORDER_MARK) or text.endswith(_BYTE_ORDER_MARK):
@@ -67,7 +70,7 @@ def clean(content: str) -> str:
 
 
 def index_of(entries: Sequence[str], old_text: str, *, whole: bool = False) -> int:
-    """Where the one entry that contains `old_text`, or is it (`whole`), stands; identical twins count as one."""
+    """Finds the one entry that contains `old_text`, or equals it with `whole`; identical entries count as one."""
     found = [index for index, entry in enumerate(entries) if (old_text == entry if whole else old_text in entry)]
     if not found:
         raise WriteRefused(
@@ -84,6 +87,7 @@ def index_of(entries: Sequence[str], old_text: str, *, whole: bool = False) -> i
 
 
 def preview(text: str, length: int = _PREVIEW) -> str:
+    """Shortens a text for a message, with an ellipsis where it was cut."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
@@ -97,7 +101,7 @@ class Decoded:
 
 
 def decode(data: bytes) -> Decoded:
-    """Reads any bytes: never an error, never silently nothing."""
+    """Decodes any bytes without raising; what cannot be read is reported in `damage`."""
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         return _decode_utf16(data)
     note = ""
@@ -118,7 +122,7 @@ def decode(data: bytes) -> Decoded:
 
 
 def _decode_mixed(data: bytes) -> str:
-    """UTF-8 where it is UTF-8; the other bytes as Windows programs mean them."""
+    """Decodes valid UTF-8 and reads the remaining bytes as Windows-1252, which Windows programs write."""
     windows = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in range(0x80, 0x100)}
     return data.decode("utf-8", "surrogateescape").translate(windows)
 
@@ -135,17 +139,17 @@ def _decode_utf16(data: bytes) -> Decoded:
 
 # The history of curated memory: every change with author, time, session, before and after; and each entry's origin.
 #
-# Each memory file has a journal beside it. A record lists the entries it touched; a change made by somebody else (an
+# Each memory file has a journal next to it. A record lists the entries it touched; a change made by anything else (an
 # editor, a shell, another program) is noticed at the next write and recorded by the difference it made. Each record
-# knows the file's fingerprint on both sides, so a record whose write never reached the file is recognised.
+# has the file's fingerprint before and after, so a record whose write never reached the file is recognised.
 
-# From the most to the least trusted. "external" is whoever edited the file without us: usually the person.
+# From the most to the least trusted. "external" is an edit made outside Hermes, usually by the person.
 _TRUSTED = ("user", "agent", "background_review", "curator", "import", "external")
 _OUTSIDE = ("recall", "provider", "file", "tool", "web")
 ORIGINS = (*_TRUSTED, *_OUTSIDE)
 UNTRUSTED = frozenset(_OUTSIDE)  # may only become memory when a person agrees
 ACCEPT = "accept"  # the action of a person who has looked at an entry of unknown origin
-EXTERNAL = "external"  # the origin of what somebody wrote into the file without us
+EXTERNAL = "external"  # the origin of text written into the file from outside Hermes
 CURATE = "curate"  # the action of a change the curator made
 
 
@@ -161,7 +165,7 @@ class Cause:
 
 @value
 class Edit:
-    """One entry before and after; None where there is none. `index` is its place at that moment."""
+    """One entry before and after; None for an added or removed one. `index` is its place at that moment."""
 
     index: int
     before: str | None
@@ -170,7 +174,7 @@ class Edit:
 
 @value
 class Leaving:
-    """An entry that moved to the archive, why, and the entry that stands for it from now on, if one does."""
+    """An entry that moved to the archive, the reason, and the live entry that replaces it, if any."""
 
     entry: str
     reason: str
@@ -179,7 +183,7 @@ class Leaving:
 
 @value
 class Change:
-    """One record of the history; `foreign` when others did that to the file.
+    """One record of the history; `foreign` when the change was made outside Hermes.
 
     `archived` are the removed entries that live on in the archive; `preimage` is the file before, where rendering its
     entries would not give the same bytes again.
@@ -200,9 +204,11 @@ class Change:
     order: int = 0  # above that of every earlier change of the home, whatever the clock says; 0 in older records
 
     def removed(self) -> list[str]:
+        """The earlier texts of every entry this change removed or reworded."""
         return [edit.before for edit in self.edits if edit.before is not None]
 
     def added(self) -> list[str]:
+        """The new texts of every entry this change added or reworded."""
         return [edit.after for edit in self.edits if edit.after is not None]
 
     def entries_in(self, data: bytes) -> tuple[str, ...]:
@@ -217,6 +223,7 @@ class Change:
 
 
 def to_record(change: Change) -> Record:
+    """Converts a change to a journal record; optional fields are left out when they are empty."""
     record: Record = {
         "id": change.id,
         "target": change.target,
@@ -244,8 +251,9 @@ def to_record(change: Change) -> Record:
 
 
 def from_record(record: Record) -> Change:
+    """Reads a journal record, including the form that versions up to 0.2 wrote."""
     edits = tuple(Edit(index=i, before=before, after=after) for i, before, after in record.get("edits", ()))
-    if "state" in record:  # up to 0.2, what others did was recorded with all entries before and after
+    if "state" in record:  # up to 0.2, a foreign change was recorded with all entries before and after
         edits = difference(record.get("was", ()), record["state"])
     return Change(
         id=record["id"],
@@ -285,8 +293,8 @@ def in_effect(changes: Sequence[Change], now: Fingerprint | None) -> list[Change
 
 
 def _never_happened(change: Change, then: Fingerprint | None) -> bool:
-    # The same bytes in another file were brought back by somebody, after the change; only the very same file means
-    # that it was never replaced.
+    # Equal bytes in another inode mean that the old content was restored after the change; only the same inode shows
+    # that the file was never replaced.
     return then == change.before and not change.before.same_bytes(change.after)
 
 
@@ -296,6 +304,7 @@ def replay(changes: Iterable[Change]) -> tuple[str, ...]:
 
 
 def apply_edits(entries: Sequence[str], edits: Iterable[Edit]) -> tuple[str, ...]:
+    """Returns the entries after the edits, applied in order."""
     live = list(entries)
     for edit in edits:
         _apply(live, edit)
@@ -306,13 +315,13 @@ def _apply(entries: list[str], edit: Edit) -> None:
     if edit.before is None and edit.after is not None:
         entries.insert(min(edit.index, len(entries)), edit.after)
     elif edit.before in entries:
-        # The recorded place is where it stood; look there first, because twins may exist.
+        # Look at the recorded place first, because the file may hold identical entries.
         at = entries.index(edit.before, edit.index if entries[edit.index : edit.index + 1] == [edit.before] else 0)
         entries[at : at + 1] = [] if edit.after is None else [edit.after]
 
 
 def difference(was: Sequence[str], now: Sequence[str]) -> tuple[Edit, ...]:
-    """Edits that lead from some entries to others; an entry that was moved leaves and comes back."""
+    """Returns the edits that turn `was` into `now`; a moved entry is removed and added again."""
     live, wanted = list(was), set(now)
     edits: list[Edit] = []
 
@@ -334,7 +343,7 @@ def difference(was: Sequence[str], now: Sequence[str]) -> tuple[Edit, ...]:
 
 
 def reverse(change: Change, entries: Sequence[str]) -> tuple[Edit, ...]:
-    """The edits that take one change back, or a refusal when a later change stands in the way."""
+    """Returns the edits that undo one change, or refuses when a later change altered its entries."""
     live = list(entries)
     undone: list[Edit] = []
     for done in reversed(change.edits):
@@ -364,7 +373,7 @@ def in_order(*histories: Sequence[Change]) -> list[Change]:
 
 
 def newest_to_undo(changes: Sequence[Change]) -> Change | None:
-    """Of changes in order, the newest that is neither an undo nor undone: undoing twice goes two steps back."""
+    """Returns the newest change that is neither an undo nor undone, so that undoing twice goes back two steps."""
     undone: set[str] = set()
     for change in reversed(changes):
         if change.undoes:
@@ -374,8 +383,9 @@ def newest_to_undo(changes: Sequence[Change]) -> Change | None:
     return None
 
 
-# The hidden name of a replaced version says enough to write its record again after a power cut.
-_LONGEST_LABEL = 150
+# Journal records are synced later than the files, so the hidden name of a replaced version carries enough to write its
+# record again after a power cut.
+_LONGEST_LABEL = 150  # characters of a file name; a longer label is left out, not cut
 _ASCII = 128
 
 
@@ -388,7 +398,7 @@ def label_of(number: int, action: str, cause: Cause) -> str:
 
 
 def _escaped(word: str) -> str:
-    """The word in letters that a file name may have and that are no dots."""
+    """Percent-encodes the word for a file name; dots too, because they separate the fields of a label."""
     if word.isascii() and word.isalnum():
         return word
     return "".join(
@@ -404,6 +414,7 @@ def _unescaped(word: str) -> str:
 
 
 def labelled_number(version: OldVersion) -> int:
+    """Reads the change number from the label of a replaced version; 0 when it has none."""
     number = version.label.partition(".")[0]
     return int(number) if number.isdecimal() else 0
 
@@ -411,6 +422,7 @@ def labelled_number(version: OldVersion) -> int:
 def recovered(
     target: str, version: OldVersion, number: int, before: tuple[bytes, Fingerprint], after: tuple[bytes, Fingerprint]
 ) -> Change:
+    """Rebuilds the record of a change that a power cut lost, from the label and bytes of the version it replaced."""
     _, action, origin, session = [*version.label.split("."), "", "", ""][:4]
     return Change(
         id=f"{target[0]}{number}",
@@ -438,6 +450,7 @@ class Provenance:
 
     @property
     def trusted(self) -> bool:
+        """Whether the origin is known and not from outside."""
         return is_trusted(self.origin)
 
 
@@ -457,18 +470,19 @@ def provenance(entries: Sequence[str], changes: Sequence[Change]) -> dict[str, P
 
 
 def is_trusted(origin: str) -> bool:
-    """Only what is known to be; a file may hold any word there."""
+    """Whether the origin is a known, trusted one; a file edited by hand may hold any word there."""
     return origin in ORIGINS and origin not in UNTRUSTED
 
 
 def least_trusted(origins: Sequence[str]) -> str:
+    """Returns the least trusted of the origins; an unknown word counts as less trusted than all known ones."""
     return max(origins, key=lambda origin: ORIGINS.index(origin) if origin in ORIGINS else len(ORIGINS))
 
 
 def _lineage(change: Change) -> dict[str, list[str]]:
-    """For a change of the curator: what each entry that stands now was made from, itself included if it stood before.
+    """For a change of the curator: the sources of each resulting entry, itself included if it existed before.
 
-    Everybody else's batch is one thought: what it adds may come from anything it removes.
+    For any other batch no such link is known: what it adds may come from anything it removes.
     """
     made_from: dict[str, list[str]] = {}
     if change.action == CURATE:
@@ -502,12 +516,12 @@ def _brought_in(change: Change, sources: Sequence[str], known: dict[str, Provena
 
 
 PIN, UNPIN, USE, CATEGORY, SETTLED = "pin", "unpin", "use", "category", "settled"
-NEVER, RECALL = "never", "recall"  # a person keeps an entry from models, or takes that back
+NEVER, RECALL = "never", "recall"  # a person hides an entry from models, or shows it again
 
 
 @value
 class Marks:
-    """What is known about an entry besides its text."""
+    """What is stored about an entry apart from its text."""
 
     pinned: bool = False
     never: bool = False  # no model is shown it
@@ -521,6 +535,7 @@ NONE = Marks()
 
 
 def key_of(entry: str) -> str:
+    """Returns the short hash by which marks refer to an entry."""
     return hashlib.sha256(entry.encode("utf-8", "surrogatepass")).hexdigest()[:20]
 
 
@@ -590,23 +605,25 @@ _MOST_USES = 5
 
 @value
 class Known:
-    """What speaks for and against one entry."""
+    """What decides how much an entry is worth keeping."""
 
     marks: Marks = NONE
     provenance: Provenance | None = None
 
     @property
     def added_at(self) -> float:
+        """When the entry was added; 0 when no record says."""
         change = self.provenance.change if self.provenance else None
         return change.at if change else 0.0
 
     @property
     def last_touched(self) -> float:
+        """When the entry was added or last used, whichever is later."""
         return max(self.added_at, self.marks.last_used)
 
 
 def worth(entry: str, known: Known, now: float) -> float:
-    """Importance first; half of the rest is gone a month after the entry was last of use."""
+    """Scores an entry by importance, freshness, which halves every 30 days without use, uses, and trust."""
     importance = _IMPORTANCE.get(known.marks.category, _UNKNOWN_IMPORTANCE)
     importance += not _RULES.isdisjoint(entry.lower().split())
     freshness: float = 0.5 ** (max(0.0, now - known.last_touched) / _HALF_LIFE)
@@ -618,7 +635,7 @@ def worth(entry: str, known: Known, now: float) -> float:
 def least_valuable(
     live: Sequence[str], kept: Collection[str], limit: int, known: Mapping[str, Known], now: float | None = None
 ) -> list[Leaving]:
-    """The entries that must leave so that the rest fits; none when not even that would be enough."""
+    """Chooses the least valuable entries to archive so that the rest fits; none when even that would not suffice."""
     moment = time.time() if now is None else now
     ranked = sorted(
         (worth(entry, known.get(entry, Known()), moment), place, entry)
@@ -633,7 +650,7 @@ def least_valuable(
         leaving.append(entry)
     if size(rest) > limit:
         return []
-    for entry in reversed(leaving):  # a large one that left later may have made room for a small one again
+    for entry in reversed(leaving):  # archiving a large entry may have freed enough room to keep a small one
         if size([*rest, entry]) <= limit:
             rest.append(entry)
             leaving.remove(entry)
@@ -641,7 +658,7 @@ def least_valuable(
 
 
 def _reason(known: Known) -> str:
-    """In words, for the tool's result and the log."""
+    """Says why an entry was archived, for the tool result and the log."""
     added = f"added {day(known.added_at)}" if known.added_at else "of unknown age"
     used = f"last of use {day(known.marks.last_used)}" if known.marks.last_used else "not used since"
     kind = f", category {known.marks.category}" if known.marks.category else ""

@@ -45,7 +45,7 @@ PROJECTS = "projects"
 def memory_place(
     home: Home, documents: Documents, target: str, linked_folders: Sequence[str] = (), project: str = ""
 ) -> tuple[Documents, str]:
-    """The folder and the name of a memory file."""
+    """Returns the documents that hold a memory file, and its name in them."""
     if isinstance(documents, LocalDocuments):
         path, name = os.path.split(_memory_path(home, target, linked_folders, project))
         return LocalDocuments(path), name
@@ -53,11 +53,11 @@ def memory_place(
 
 
 def _memory_path(home: Home, target: str, linked_folders: Sequence[str], project: str) -> str:
-    """The real path of a memory file, so that everybody who shares it takes the same lock.
+    """The real path of a memory file, so that all homes that share it take the same lock.
 
     A link is followed inside the home (and, for a profile, inside the home above it), to the same file of another
     home's `memories` folder, and into the folders a person named in the settings. Anywhere else it could bring a
-    private key into the prompt, or memory into a file that is none.
+    private key into the prompt, or write memory into an unrelated file.
     """
     path = home.join(PROJECTS, project, FILES[target]) if target == "project" else home.join(FOLDER, FILES[target])
     outside = () if home.above else linked_folders
@@ -65,7 +65,7 @@ def _memory_path(home: Home, target: str, linked_folders: Sequence[str], project
     if real is not None:
         return real
     real = os.path.realpath(path)
-    if home.above:  # a person's memory is in their own home and nowhere else
+    if home.above:  # on a server, a person's memory must stay in their own home
         raise UnsafePath(f"{path} leads out of the home of {home.person}, to {real}; put a real file there")
     if os.path.basename(real) == FILES[target] and os.path.basename(os.path.dirname(real)) == FOLDER:
         return real
@@ -76,7 +76,7 @@ def _memory_path(home: Home, target: str, linked_folders: Sequence[str], project
 
 
 def pending_writes(home: Home, folder: str = "memory") -> Documents:
-    """The folder with the staged writes."""
+    """Returns the documents that hold the pending writes; raises UnsafePath when they lie outside the home."""
     documents = documents_of(home)
     if not isinstance(documents, LocalDocuments):
         return documents.below("pending", folder)
@@ -88,7 +88,7 @@ def pending_writes(home: Home, folder: str = "memory") -> Documents:
 
 
 def _real_path_within(path: str, roots: Iterable[str]) -> str | None:
-    """Where `path` really leads, or None when that is outside all of `roots`."""
+    """Resolves the links of `path`; None when it ends outside all of `roots`."""
     real = os.path.realpath(path)
     inside = any(real == root or real.startswith(root.rstrip(os.sep) + os.sep) for root in roots)
     return real if inside else None
@@ -98,7 +98,7 @@ def _absolute(folder: str) -> str:
     return os.path.realpath(os.path.expanduser(folder))
 
 
-# A thousand times the documents' limit: room for any hand-written file, and an end to reading a runaway one.
+# A thousand times the documents' limit: any hand-written file fits, and a runaway one is not read to its end.
 LARGEST_FILE = 1 << 22
 _ATTEMPTS = 50
 # Replaced versions prove the newest records of the history until the journal itself is synced, which costs as much as
@@ -116,12 +116,12 @@ class Reading:
     note: str = ""  # what was tolerated while reading
     last: Change | None = None  # the newest record of its history
     kept: tuple[str, ...] | None = None  # the entries of that record, when others only appended to them
-    foreign: bool = False  # somebody else changed it since that record
+    foreign: bool = False  # something other than Hermes changed it since that record
 
 
 @value
 class Plan:
-    """What a write wants to do: the edits in order, what they lead to, and what to call them."""
+    """What a write is about to do: its edits in order, the resulting entries, and the action to record."""
 
     action: str
     edits: tuple[Edit, ...]
@@ -133,7 +133,7 @@ class Plan:
 
 
 class MemoryFile:
-    """One memory file: entries, history and lock."""
+    """One memory file with its entries, history and lock; safe to share with other processes."""
 
     def __init__(self, documents: Documents, name: str, *, target: str, limit: int, lock_timeout: float) -> None:
         self.documents = documents
@@ -142,16 +142,16 @@ class MemoryFile:
         self.target = target
         self._limit = limit
         self._lock_timeout = lock_timeout
-        # What is known already, so that it need not be read and parsed again: the newest record with the identity of
-        # the journal it came from, the entries behind the bytes this object wrote last, which replaced versions nobody
-        # can have written to since, and whether somebody may yet write to another one.
+        # Caches, so that nothing is read and parsed twice: the newest record with the identity of its journal, the
+        # entries of the bytes this object wrote last, the replaced versions that no program can have written to since,
+        # and the part of the journal that was read.
         self._last: tuple[Identity, Change | None] | None = None
         self._written: tuple[bytes | None, tuple[str, ...]] = (None, ())
         self._untouched: set[str] = set()
         self._known: tuple[ReadSoFar, list[Change]] = (NOTHING_READ, [])
 
     def read(self) -> Reading:
-        """The live entries; an error when the file exists and cannot be read, never an empty answer instead."""
+        """Reads the live entries; raises when the file exists but cannot be read, instead of returning nothing."""
         place = self._look()
         if place is None:
             return Reading(entries=(), fingerprint=Fingerprint.of(b"", 0))
@@ -159,7 +159,7 @@ class MemoryFile:
             return self._interpret(place, seen)
 
     def has_texts_of_others(self) -> bool:
-        """Whether somebody ever changed the file without us: what they wrote was judged by nobody."""
+        """Whether the file was ever changed from outside Hermes; the scanner has not seen such text."""
         place = self._look()
         if place is None:
             return False
@@ -205,10 +205,10 @@ class MemoryFile:
                         self._settle(place, every_version=True)
                         self._settle(place, every_version=True)  # what was merged has replaced a version in its turn
         except StorageError:
-            return  # what is left stays for the next time, and a home that cannot be written to can still be read
+            return  # leave it for the next time; a read-only home must stay readable
 
     def _look(self) -> LockedFile | None:
-        """The file with what stands beside it, without its lock; None when there is no such folder."""
+        """Opens the file and its journal without taking the lock; None when the folder does not exist."""
         folder = self.documents.open()
         return self._opened(folder) if folder is not None else None
 

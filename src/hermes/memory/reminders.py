@@ -34,6 +34,7 @@ FILE = "reminders.json"
 WAITING, FIRED, DONE = "waiting", "fired", "done"
 _MOST = 500
 _LONGEST = 400
+# The clock time stays the same at each repetition, because due times are wall-clock times without a zone.
 _REPEATS = {"daily": timedelta(days=1), "weekly": timedelta(weeks=1)}
 
 
@@ -64,16 +65,19 @@ class Reminder:
 
     @property
     def when(self) -> str:
+        """Says when the reminder comes up, for lists: a time, a repetition or a topic."""
         if self.words:
             return f"when {', '.join(self.words)} comes up"
         return f"{self.repeat} {self.due.replace('T', ' ')}".strip()
 
     def is_due(self, now: datetime, topics: set[str]) -> bool:
+        """Whether its time has come or one of its topics is among `topics`."""
         if self.due and datetime.fromisoformat(self.due) <= now:
             return True
         return any(tables().topics(word) <= topics for word in self.words)
 
     def as_dict(self) -> dict[str, Any]:
+        """The reminder as JSON for the command line and the HTTP API."""
         return {**vars(self), "words": list(self.words), "when": self.when}
 
 
@@ -103,7 +107,7 @@ def read_reminder(sentence: str, now: datetime) -> Wanted | None:
 
 
 def _what(rest: str) -> str:
-    """What it is about: everything but the request itself."""
+    """Returns what to be reminded of: the text after the request, else the text before it."""
     before, _, after = speech("asks-reminder").sub("\0", rest, count=1).rpartition("\0")
     parts = (" ".join(part.split()).strip(" ,.;!?") for part in (after, before))
     return next((told for part in parts if (told := speech("reminds-of").sub("", part))), "")
@@ -126,7 +130,7 @@ class Reminders:
         return found
 
     def add(self, wanted: Wanted, *, session: str = "") -> Reminder:
-        """Keeps a reminder; one that waits for the same is returned instead."""
+        """Stores a reminder, or returns the waiting one that says the same."""
         text = " ".join(wanted.text.split())
         if not text or len(text) > _LONGEST:
             raise WriteRefused(f"a reminder has 1 to {_LONGEST} characters; this one has {len(text)}", kind="length")
@@ -140,7 +144,7 @@ class Reminders:
                     return _of(record)
             if len(waiting) >= _MOST:
                 raise WriteRefused(f"{_MOST} reminders wait already; `hermes reminders done ID` ends one", kind="full")
-            if len(held.get("reminders", ())) >= _MOST:  # those that are over make room
+            if len(held.get("reminders", ())) >= _MOST:  # finished reminders make room
                 held["reminders"] = waiting
             held.setdefault("reminders", []).append(_record(made))
             return made
@@ -161,13 +165,13 @@ class Reminders:
         return self._document.change(apply)
 
     def due(self, now: datetime, said: str = "") -> list[Reminder]:
-        """Those that come up now: their time has come, or the person speaks of their topic."""
+        """Returns the waiting reminders whose time has come or whose topic the person mentions."""
         waiting = [each for each in self.all() if each.state == WAITING]
         topics = tables().topics(said) if said and any(each.words for each in waiting) else set()
         return [each for each in waiting if each.is_due(now, topics)]
 
     def fired(self, now: datetime, said: str = "") -> list[Fired]:
-        """The same, as receipts record them."""
+        """Returns the reminders that are `due`, as receipts record them."""
         due = self.due(now, said)
         return [Fired(kind="reminder", name=each.id, text=each.text, trigger=each.when) for each in due]
 
@@ -184,7 +188,7 @@ class Reminders:
                 self.change(each.id, state=FIRED, fired_at=time.time())
 
     def hear(self, said: str, now: datetime, turn: TurnContext, approvals: Callable[[], Approvals]) -> list[str]:
-        """Keeps the reminders of a message, or stages what did not come from the person; says so in a line each."""
+        """Stores the reminders a message asks for, with a notice each; stages those that may not be the person's."""
         told = []
         for wanted in wanted_in(said, now):
             decision = decide("reminders", turn, writes=[wanted.sentence])

@@ -1,7 +1,7 @@
 """Standing instructions of the person: found in what they say, kept, and brought up when they apply.
 
-A rule that stands in a prompt of ten thousand words is easily missed; one that arrives with a `git commit` is not. Each
-is a sentence of the person with a trigger (`memory/triggers`). No model is asked. English only.
+A rule in a prompt of ten thousand words is easily missed; one that arrives with a `git commit` is not. Each rule is a
+sentence of the person with a trigger (`memory/triggers`). No model is used. English only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ENFORCE = (TELL, HOLD, ASK)
 
 _TOKEN = lazy_pattern(r"[^\W_]+(?:'[^\W_]+)*|\S")
 _ENDINGS = ("ing", "ed", "ly", "tion", "s")
-_OUTRIGHT = 4.0  # of the score
+_OUTRIGHT = 4.0  # how far the threshold drops for a sentence that states outright that it is a rule
 _LONG = 4  # letters of a word whose beginning counts too
 _LONGEST = 400  # characters of a sentence that can be a rule
 _BULLET = lazy_pattern(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
@@ -51,7 +51,7 @@ def stated_rules(message: str) -> list[str]:
 
 
 def states_rule(sentence: str) -> bool:
-    """Whether a sentence of the person is meant to last: it has a sign of that, and sounds like a rule."""
+    """Whether a sentence is a standing rule: it has a sign of lasting, and the trained model scores it as a rule."""
     if not has_sign(sentence):
         return False
     threshold: float = linear.numbers(WEIGHTS, "rules")["table"]["threshold"]
@@ -60,7 +60,7 @@ def states_rule(sentence: str) -> bool:
 
 
 def has_sign(sentence: str) -> bool:
-    """Most of what people say has none, and is no rule however much its wording is like one."""
+    """Whether the sentence has a word that makes it last; without one it is no rule, whatever its wording."""
     return speech("lasting").search(sentence) is not None
 
 
@@ -82,7 +82,7 @@ def wording(sentence: str) -> set[str]:
 
 
 def _shape(word: str) -> str:
-    """What kind of word it is, by its ending."""
+    """Replaces a word by its ending, so that the model learns grammar instead of topics."""
     return next((f"~{end}" for end in _ENDINGS if word.endswith(end) and len(word) > len(end) + 2), "~")
 
 
@@ -120,6 +120,7 @@ class Rule:
     session: str = ""
 
     def as_dict(self) -> dict[str, Any]:
+        """The rule as `rules.json` and the API hold it; empty parts of the trigger are left out."""
         kept = {key: list(each) for key, each in vars(self.when).items() if each and key != "times"}
         if self.when.times:
             kept["times"] = [window_as_dict(each) for each in self.when.times]
@@ -128,6 +129,7 @@ class Rule:
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Rule:
+        """Reads a record of `rules.json`; an unknown `enforce` falls back to `hold`."""
         given = record.get("when") or {}
         lists = {key: tuple(map(str, given.get(key, ()))) for key in ("acts", "paths", "words", "tools", "commands")}
         when = Trigger(**lists, times=tuple(window_of(each) for each in given.get("times", ())))
@@ -154,6 +156,7 @@ class Fired:
     enforce: str = TELL
 
     def as_dict(self) -> dict[str, str]:
+        """The record for a receipt; `enforce` is left out."""
         return {key: each for key, each in vars(self).items() if key != "enforce"}
 
 
@@ -174,7 +177,7 @@ class RuleBook:
         return found
 
     def add(self, text: str, *, enforce: str = HOLD, session: str = "", when: Trigger | None = None) -> Rule:
-        """Keeps a rule; the one that says the same already is returned instead."""
+        """Stores a rule, or switches on and returns the existing one with the same words."""
         text = " ".join(text.split())
         if not text or len(text) > _LONGEST:
             raise WriteRefused(f"a rule has 1 to {_LONGEST} characters; this one has {len(text)}", kind="length")
@@ -201,6 +204,7 @@ class RuleBook:
         return self._document.change(apply)
 
     def knows(self, text: str) -> bool:
+        """Whether a rule with these words exists, ignoring case and spacing."""
         return any(each.text.casefold() == " ".join(text.split()).casefold() for each in self.all())
 
     def change(self, rule_id: str, **fields: Any) -> Rule:
@@ -214,6 +218,8 @@ class RuleBook:
         return self._document.change(apply)
 
     def remove(self, rule_id: str) -> Rule:
+        """Deletes a rule and returns it; raises NotFound when there is none with this id."""
+
         def apply(held: dict[str, Any]) -> Rule:
             record = _record(held, rule_id)
             held["rules"].remove(record)
@@ -222,7 +228,7 @@ class RuleBook:
         return self._document.change(apply)
 
     def fired(self, now: Situation) -> list[Fired]:
-        """The rules that apply in a situation, with the reason; those that need the person first."""
+        """Returns the rules that apply in a situation with the reason, those that ask the person first."""
         found = [(each, reason) for each in self.all() if each.on and (reason := why(each.when, now, each.text))]
         found.sort(key=lambda pair: -ENFORCE.index(pair[0].enforce))
         return [
@@ -232,7 +238,7 @@ class RuleBook:
 
 
 def within(fired: Sequence[Fired], tokens: int) -> list[Fired]:
-    """As many as fit the budget; one that asks the person is never left out."""
+    """Keeps the rules that fit the token budget; one that asks the person is never dropped."""
     kept, left = [], tokens
     for each in fired:
         left -= estimate(each.text)
@@ -242,7 +248,7 @@ def within(fired: Sequence[Fired], tokens: int) -> list[Fired]:
 
 
 def _effect(rule: Rule, reason: str) -> str:
-    """A call that only shares a topic with a rule is not held back for it: that is too often something else."""
+    """What the rule does to this call; a shared topic alone is too weak a sign to hold the call back."""
     loose = not re.search(r"\b(?:act|path|tool|command) ", reason)
     return TELL if loose and rule.enforce == HOLD else rule.enforce
 
@@ -256,7 +262,7 @@ def _record(held: dict[str, Any], rule_id: str) -> dict[str, Any]:
 
 
 class RulesInForce:
-    """The rules of one session: hears them in what the person says, and brings each up once in a turn."""
+    """The rules of one session: finds new ones in what the person says, and shows each at most once in a turn."""
 
     def __init__(self, book: RuleBook, approvals: Approvals, *, tokens: int, enforce: str) -> None:
         self.book = book
@@ -268,7 +274,7 @@ class RulesInForce:
         self._said = ""
 
     def hear(self, said: str, turn: TurnContext) -> list[str]:
-        """Keeps the rules of a message, or stages what did not come from the person; says so in a line each."""
+        """Stores the rules a message states, with a notice for each; stages those that may not be the person's."""
         told = []
         for text in stated_rules(said):
             if self.book.knows(text):
@@ -287,7 +293,7 @@ class RulesInForce:
         return told
 
     def begin(self, said: str, at: datetime) -> list[Fired]:
-        """A turn begins: the rules that the person's words call for."""
+        """Begins a turn and returns the rules that apply to the person's message."""
         self._told, self._said = set(), said
         if not self.book.all():
             return []
@@ -295,7 +301,7 @@ class RulesInForce:
         return [*self._everywhere(), *fired]
 
     def before_call(self, tool: str, arguments: Mapping[str, Any], at: datetime) -> list[Fired]:
-        """The rules that a call fires: all that ask the person, and of the others those not told in this turn."""
+        """Returns the rules that apply to a call; of those already shown in this turn, only the ones that ask."""
         return self._new(Situation(tool, arguments, self._said, at)) if self.book.all() else []
 
     def _everywhere(self) -> list[Fired]:

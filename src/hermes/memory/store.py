@@ -1,4 +1,4 @@
-"""Curated memory: what a write makes of the entries, what of them a prompt shows, and `MemoryStore`.
+"""Curated memory: plans writes, renders entries for a prompt, and offers both as `MemoryStore`.
 
 Two files: MEMORY.md for the agent's notes, USER.md for what it knows about the person; in a project a third, for notes
 that matter only there. `snapshot` is what a session's system prompt holds: taken when the store is opened and never
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     Origins = Callable[[], Mapping[str, Provenance]]
 
 ASK = "ask"
-_UNREVIEWED = frozenset({"unknown", "external"})  # nobody judged what others wrote into the file
+_UNREVIEWED = frozenset({"unknown", "external"})  # written from outside Hermes, so the scanner never saw it
 
 
 def screen_write(content: str, cause: Cause, *, guard: bool = False) -> None:
-    """Refuses threats and secrets; what could be either is for a person to decide, who may also write it themselves."""
+    """Refuses threats and secrets; a doubtful text passes only when a person wrote or approved it."""
     if found := _load("secrets").find_secrets(content):
         kinds = ", ".join(dict.fromkeys(secret.kind for secret in found))
         raise WriteRefused(
@@ -62,9 +62,9 @@ def screen_write(content: str, cause: Cause, *, guard: bool = False) -> None:
 
 
 def blocked_in_prompt(entries: Sequence[str], file: str, origins: Origins | None = None) -> tuple[str, ...]:
-    """The entries as they may enter a prompt: one that must not is replaced by a line that says so.
+    """Returns the entries as a prompt may show them: a dangerous one is replaced by a line that says so.
 
-    What a person should look at is shown only when `origins` knows who wrote it: then it was looked at, or is theirs.
+    A doubtful entry is shown only when `origins` has a reviewed origin for it.
     """
     if not entries:
         return ()
@@ -88,7 +88,7 @@ def _note(number: int, file: str, verdict: Verdict) -> str:
 
 
 def _load(module: str) -> Any:
-    """A module of `hermes.safety`, loaded only when a text has to be judged by it."""
+    """Loads a module of `hermes.safety` when a text must be scanned; refuses the write when it cannot load."""
     name = f"hermes.safety.{module}"
     try:
         __import__(name)  # importlib would cost a cold write more than the module
@@ -101,9 +101,9 @@ def _load(module: str) -> Any:
 
 
 def shown(entries: Sequence[str], file: MemoryFile, name: str, known: dict[str, str], origins: Origins) -> list[str]:
-    """The entries as a model may see them; `known` says it of those that were judged, and learns the others.
+    """Returns the entries as a model may see them; `known` caches the results by entry.
 
-    What was written through us was judged then, so only a file that others wrote into is judged again.
+    Hermes scans what it writes, so only a file that was changed from outside is scanned again.
     """
     if any(entry not in known for entry in entries):
         try:
@@ -117,11 +117,12 @@ def shown(entries: Sequence[str], file: MemoryFile, name: str, known: dict[str, 
 ACTIONS = ("add", "replace", "remove")
 _DONE = {"add": "Entry added.", "replace": "Entry replaced.", "remove": "Entry removed."}
 _SHOWN = 40
-_LONGEST = 100_000  # characters that are cleaned and judged before the limit of the file is asked
+_LONGEST = 100_000  # characters; longer content is refused before anything reads all of it
 _ALREADY_THERE = "Entry already exists (no duplicate added)."
 
 
 def usage(entries: Sequence[str], limit: int) -> str:
+    """Says how full a memory file is, as prompts and tool results show it."""
     used = text.size(entries)
     return f"{min(100, used * 100 // limit)}% — {used:,}/{limit:,} chars"
 
@@ -144,10 +145,10 @@ def planner(
     room: Room | None = None,
     judge: Judge | None = None,
 ) -> Callable[[tuple[str, ...]], Plan]:
-    """A function that applies the operations in order to whatever the live entries are; all of them or none.
+    """Returns a function that applies the operations to the live entries in order, all of them or none.
 
-    With `room` a store that would be too full gives up other entries to the archive instead of refusing. `judge` says
-    which entries a new one supersedes, and which it may contradict.
+    With `room`, a store that would be too full archives other entries instead of refusing. `judge` finds the entries
+    that a new one supersedes, and those it may contradict.
     """
 
     def plan(entries: tuple[str, ...]) -> Plan:
@@ -185,7 +186,7 @@ def planner(
 
 
 def fitting(target: str, plan: Plan, before: Sequence[str], limit: int, room: Room | None) -> Plan:
-    """The plan itself when what it leads to fits; else one that also makes room, or a refusal."""
+    """Returns the plan if its result fits, else a plan that also makes room; refuses when neither works."""
     if not _too_full(before, plan.entries, limit):
         return plan
     longest = max((edit.after for edit in plan.edits if edit.after is not None), key=len, default="")
@@ -205,13 +206,14 @@ def fitting(target: str, plan: Plan, before: Sequence[str], limit: int, room: Ro
 
 
 def message(plan: Plan, operations: Sequence[Operation]) -> str:
+    """Says what a write did, for the tool result."""
     if len(operations) > 1:
         return f"Applied {len(operations)} operations.{made_room(plan)}"
     return f"{_DONE[plan.action]}{made_room(plan)}" if plan.edits else _ALREADY_THERE
 
 
 def made_room(plan: Plan) -> str:
-    """What left for the archive, and why, and what may contradict the write; "" when there is nothing to say."""
+    """Says which entries a write archived and which it may contradict; empty when there are none."""
     said = ""
     if plan.archived:
         what = "; ".join(f"{text.preview(each.entry)!r} ({each.reason})" for each in plan.archived)
@@ -279,7 +281,7 @@ def _apply(live: list[str], operation: Operation) -> list[Edit]:
     index = text.index_of(live, operation["old_text"], whole=bool(operation.get("whole")))
     before, after = live[index], content if operation["action"] == "replace" else None
     if after is not None and after != before and after in live:
-        after = None  # the new wording stands there already; keeping both would be a duplicate
+        after = None  # another entry already has the new wording; keeping both would be a duplicate
     if after == before:
         return []
     live[index : index + 1] = [] if after is None else [after]
@@ -300,12 +302,12 @@ _SMALL_WORDS = (
     "we were what when where which who why will with you your"
 )
 _COMMON = frozenset(_SMALL_WORDS.split())
-_ENOUGH = 0.5
+_ENOUGH = 0.5  # the least share of a question's words that an archived entry must have
 
 
 @value
 class Archived:
-    """One archived entry: since when, by which change, why, and what stands for it now, if anything."""
+    """One archived entry: when, by which change and why it was archived, and the entry that replaces it, if any."""
 
     target: str
     entry: str
@@ -371,15 +373,15 @@ def _stem(word: str) -> str:
     return word
 
 
-# Who says that something changed may share no word with what was said before.
+# A sentence about a change ("we moved to Oslo") may share no word with the entry it corrects.
 _CHANGING = "mov moved switch chang replac instead longer anymore quit sold left cancell"
 _CHANGE = frozenset(_CHANGING.split())
 
 
 def contradicted(content: str, entries: Iterable[str]) -> list[tuple[str, int, bool]]:
-    """The entries a later statement may take the place of: how sure that is, and whether of all the entry says.
+    """Returns the entries a later statement may replace, how sure that is, and whether the entry says nothing else.
 
-    2 when it surely does and tells of a change itself, 1 when only the value differs, 0 when that is likely.
+    2 when it is sure and the statement mentions the change, 1 when only the value differs, 0 when it is likely.
     """
     words = _words(content)
     alike = [entry for entry in entries if words & _CHANGE or words & _words(entry)]
@@ -419,6 +421,7 @@ class Written:
 
     @property
     def usage(self) -> str:
+        """How full the file is after the write; empty for an approved tool call."""
         return usage(self.entries, self.limit) if self.limit else ""  # of an approved call, which changes no entry
 
     def saying(self, message: str) -> Written:
@@ -428,7 +431,7 @@ class Written:
 
 @value
 class Earlier:
-    """What stood in the place of an entry, from when until when (0 when nobody knows), and by which change it left."""
+    """An earlier form of an entry, when it was valid (0 if unknown), and the change that replaced it."""
 
     entry: str
     since: float
@@ -462,17 +465,17 @@ class MemoryStore:
         supersedes: bool = True,
     ) -> None:
         self.project = project
-        self._supersedes = supersedes  # a new entry takes the place of what it corrects
+        self._supersedes = supersedes  # a new entry replaces what it corrects
         self._files = files
         self._limits = limits
         self._screen = screen
         self.archives = archives  # a full store moves entries to the archive instead of refusing
         self._lock_timeout = lock_timeout
         self._watcher: Callable[[Written], None] | None = None
-        # What each file held when the store was opened; judged and rendered when somebody asks for the snapshot.
+        # What each file held when the store was opened; scanned and rendered when the snapshot is first asked for.
         self._frozen = {target: _reading_or_reason(file) for target, file in files.items()}
         self._snapshots: dict[str, str] = {}
-        # How a model may see the entries that were judged; what was written through this object was judged then.
+        # How a model may see the entries scanned so far; a write through this object was scanned at that time.
         self._seen_as: dict[str, dict[str, str]] = {target: {} for target in files}
 
     @classmethod
@@ -526,7 +529,7 @@ class MemoryStore:
         self._watcher = watcher
 
     def freeze(self) -> None:
-        """Takes the snapshot anew: for a prompt that is built again."""
+        """Takes a new snapshot, for a prompt that is built again."""
         self._frozen = {target: _reading_or_reason(file) for target, file in self._files.items()}
         self._snapshots.clear()
 
@@ -541,7 +544,7 @@ class MemoryStore:
         return self.read(target).entries
 
     def shown(self, target: str, entries: Sequence[str]) -> list[str]:
-        """Live entries for a result that a model reads: one that a prompt would not show is not shown there either."""
+        """Returns live entries for a tool result; one that a prompt would hide is hidden here too."""
         judged = shown(
             entries, self._file(target), FILES[target], self._seen_as[target], lambda: self.provenance(target)
         )
@@ -549,7 +552,7 @@ class MemoryStore:
         return [seen if entry in allowed else _KEPT for entry, seen in zip(entries, judged, strict=True)]
 
     def recalled(self, target: str, entries: Sequence[str]) -> tuple[str, ...]:
-        """Those of the entries that a model may see: without what the person keeps from recall."""
+        """Returns the entries that the person has not hidden from models."""
         from hermes.memory.entries import NONE, of_entries
 
         marks = self.marks_file(target).read()
@@ -559,12 +562,15 @@ class MemoryStore:
         return tuple(entry for entry in entries if not known.get(entry, NONE).never)
 
     def read(self, target: str) -> Reading:
+        """Reads the file as it is now, with what the entries alone do not show: drift, notes, foreign changes."""
         return self._file(target).read()
 
     def limit(self, target: str) -> int:
+        """The number of characters the target may hold."""
         return self._limits[target]
 
     def path(self, target: str) -> str:
+        """Where the target is stored, for messages to a person."""
         return self._file(target).path
 
     def add(self, target: str, content: str, *, cause: Cause | None = None) -> Written:
@@ -601,7 +607,7 @@ class MemoryStore:
         planner(target, ready, self._limits[target], self._room(target))(file.read().entries)
 
     def earlier(self, target: str, entry: str) -> list[Earlier]:
-        """What an entry took the place of, newest first: by being superseded, reworded or merged into it."""
+        """Returns the entries that were superseded by, reworded into or merged into this one, newest first."""
         found: list[Earlier] = []
         changes, wanted = self.history(target)[0], {entry}
         for place in range(len(changes) - 1, -1, -1):
@@ -617,7 +623,7 @@ class MemoryStore:
         return found
 
     def conflicts(self, target: str) -> list[Conflict]:
-        """Entries that may contradict each other and that nobody settled; the older one first."""
+        """Returns pairs of entries that may contradict each other and are not settled, the older entry first."""
         origins, marks = self.provenance(target), self.marks(target)
         at = {entry: each.change.at if each.change else 0.0 for entry, each in origins.items()}
         ordered = sorted(self.entries(target), key=at.__getitem__)
@@ -629,7 +635,7 @@ class MemoryStore:
         return found
 
     def settle(self, found: Conflict, keep: str, *, cause: Cause | None = None) -> Written | None:
-        """Keeps the new, the old or both entries of a conflict; what is not kept stays in the archive."""
+        """Keeps the new, the old or both entries of a conflict; the other one moves to the archive."""
         if keep == "both":
             self.marks_file(found.target).add(text.SETTLED, [found.old], what=text.key_of(found.new))
             return None
@@ -719,13 +725,14 @@ class MemoryStore:
         return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} tidied.", planned, change)
 
     def marks(self, target: str) -> dict[str, Marks]:
-        """What is known beside the text of each live and archived entry: pins, categories, uses."""
+        """Returns the pins, categories and uses of each live and archived entry."""
         from hermes.memory.entries import of_entries
 
         entries = [*self.entries(target), *(each.entry for each in self.archived(target))]
         return of_entries(self.marks_file(target).read(), entries, self.history(target)[0])
 
     def marks_file(self, target: str) -> MarksFile:
+        """The file with the pins, uses and categories of the target's entries."""
         from hermes.memory.entries import MarksFile
 
         file = self._file(target)
@@ -776,7 +783,7 @@ class MemoryStore:
         return self._files[target]
 
     def _room(self, target: str) -> Room | None:
-        """How a full store makes room, or None when it refuses instead; asked for only when it is full."""
+        """Returns how a full store makes room, or None when it refuses; the history is read only when it is full."""
         if not self.archives:
             return None
 
@@ -816,7 +823,7 @@ class MemoryStore:
         return judge
 
     def _within_budget(self, target: str, entries: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What of a file that somebody filled beyond its limit may enter a prompt, and a line about the rest."""
+        """Returns the entries of an overfull file that a prompt may show, and a line about the others."""
         room = self._room(target)
         if room is None or text.size(entries) <= self._limits[target]:
             return entries, ()
@@ -828,7 +835,7 @@ class MemoryStore:
         return tuple(kept), (f"[{count} more of {FILES[target]} do not fit and are not shown.]",)
 
     def _archived_before(self, target: str, change: Change) -> frozenset[str]:
-        """What was in the archive before a change: taking the change back takes it back there."""
+        """Returns what was in the archive before a change; undoing the change moves it back there."""
         earlier = [each for each in self.history(target)[0] if int(each.id[1:]) < int(change.id[1:])]
         return frozenset(archive_of(earlier))
 
@@ -869,7 +876,7 @@ class MemoryStore:
 
 
 def _reading_or_reason(file: MemoryFile) -> Reading | str:
-    """What the file holds, or why it cannot be read; in words, because an error keeps all alive that it passed."""
+    """Reads the file, or says why it cannot be read, as text: an exception would keep its whole traceback alive."""
     file.tidy()
     try:
         return file.read()
@@ -878,7 +885,7 @@ def _reading_or_reason(file: MemoryFile) -> Reading | str:
 
 
 def _exactly_before(undone: Change, now: Reading) -> bytes | None:
-    """The very bytes a change replaced, when its entries alone do not tell them and nothing came after it."""
+    """Returns the exact bytes a change replaced, if its entries do not determine them and nothing changed since."""
     if undone.preimage is None or not now.fingerprint.same_bytes(undone.after):
         return None
     return undone.preimage.encode("utf-8", "surrogateescape")
@@ -895,5 +902,5 @@ def entries_in(shown: str) -> tuple[str, ...]:
 
 
 def _unreadable(target: str, why: str) -> str:
-    """An unreadable file is said to be unreadable: an empty memory would be a lie the model acts on."""
+    """Renders an unreadable file as such; the model would act on an empty memory as if it were true."""
     return f"{_RULE}\n{_TITLES[target]} [could not be read]\n{_RULE}\n{why}"

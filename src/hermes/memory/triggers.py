@@ -1,4 +1,4 @@
-"""What a rule is about, as a trigger: acts such as commit or deploy, paths, topics and times; and when it fires.
+"""Triggers: the acts, paths, topics and times that a rule is about, and whether it applies to a situation.
 
 "Always run the linter before committing" is about `git commit`, "never e-mail customers on weekends" about messages to
 customers on two days. `text/rules.toml` says which words mean which tools, commands and files. English only.
@@ -44,6 +44,7 @@ def _speech() -> dict[str, str]:
 
 @cache
 def speech(name: str) -> re.Pattern[str]:
+    """Compiles a named expression of `text/speech.txt`, with the expressions it refers to filled in."""
     known, filled = _speech(), _speech()[name]
     while (inside := re.search(r"\{([a-z-]+)\}", filled)) is not None:
         filled = filled.replace(inside[0], known[inside[1]])
@@ -51,7 +52,7 @@ def speech(name: str) -> re.Pattern[str]:
 
 
 def stripped(sentence: str) -> tuple[str, bool]:
-    """The sentence without greetings and politeness, and whether it was asked for as a favour."""
+    """Returns the sentence without greetings and politeness, and whether it had any politeness."""
     led = speech("lead-in").sub("", " ".join(sentence.split())).replace("`", "").strip()
     plain = speech("polite").sub("", led)
     return plain, plain != led
@@ -62,15 +63,16 @@ def stripped(sentence: str) -> tuple[str, bool]:
 
 @value
 class Window:
-    """When a rule counts: on these weekdays (0 is Monday; none for all) and from one minute of the day to another."""
+    """When a rule applies: on these weekdays (0 is Monday; empty for all), between two minutes of the day."""
 
     days: tuple[int, ...] = ()
     start: int = 0
     end: int = 1440
-    outside: bool = False  # counts when the moment is not inside
+    outside: bool = False  # applies outside the window instead
     months: tuple[int, ...] = ()
 
     def holds(self, at: datetime) -> bool:
+        """Whether the window covers this moment, or does not cover it when `outside` is set."""
         minute = at.hour * 60 + at.minute
         day = at.weekday()
         if self.start <= self.end:
@@ -84,7 +86,7 @@ class Window:
 
 @value
 class Trigger:
-    """What must happen for a rule to be brought up. All kinds that are given must fit; of each, one is enough.
+    """What must happen for a rule to apply. Every kind that is given must match; one of each kind is enough.
 
     `acts` are names of `text/rules.toml`; `tools` and `commands` are patterns with `*` that a person may add by hand.
     """
@@ -98,9 +100,11 @@ class Trigger:
 
     @property
     def is_empty(self) -> bool:
+        """Whether nothing limits the rule, so that it applies to every session."""
         return not (self.acts or self.paths or self.words or self.times or self.tools or self.commands)
 
     def in_words(self) -> str:
+        """Describes the trigger for a person, as notices and `hermes rules list` show it."""
         kinds = {
             "act": self.acts,
             "path": tuple(each for each in self.paths if each[:1] != "$"),  # not the commands of a language
@@ -151,6 +155,7 @@ class Tables:
                 self._fields.setdefault(stem, set()).add(number)
 
     def stems(self, text: str) -> tuple[str, ...]:
+        """Returns the stems of a text in order, from a cache for repeated phrases."""
         if text not in self._stems:
             if len(self._stems) > 500:  # noqa: PLR2004
                 self._stems.clear()
@@ -158,14 +163,15 @@ class Tables:
         return self._stems[text]
 
     def topics(self, text: str) -> set[str]:
+        """Returns the stems of a text, with synonyms replaced by the first word of their group."""
         return {self.same.get(stem, stem) for stem in self.stems(text)}
 
     def fields_of(self, stems: Iterable[str]) -> frozenset[int]:
-        """The numbers of the lines of `topics.txt` that hold one of these words."""
+        """Returns the lines of `topics.txt` that hold one of these stems, by number; words on a line are related."""
         return frozenset(number for stem in stems for number in self._fields.get(stem, ()))
 
     def related(self, fields: Iterable[int]) -> str:
-        """The first words of these lines, for a person."""
+        """Names these lines by their first words, for a person."""
         return ", ".join(dict.fromkeys(self._lines[number][0] for number in sorted(fields)))
 
     def _act(self, raw: Mapping[str, Any]) -> Act:
@@ -180,11 +186,12 @@ class Tables:
 
 @cache
 def tables() -> Tables:
+    """Loads `text/rules.toml` once per process."""
     return Tables()
 
 
 _COMMAND = lazy_pattern(r"`([^`]+)`")
-_NAMED = lazy_pattern("\u2018[^\u2019]*\u2019")  # a wording to use or to avoid
+_NAMED = lazy_pattern("\u2018[^\u2019]*\u2019")  # quoted wording to use or avoid, which names no act or topic
 
 
 _ON_THINGS = frozenset(("edit", "send", "reply", "read"))  # acts that say little without what they are done to
@@ -192,7 +199,7 @@ _ON_THINGS = frozenset(("edit", "send", "reply", "read"))  # acts that say littl
 
 @lru_cache(maxsize=1024)
 def trigger_of(sentence: str) -> Trigger:
-    """What a rule is about: the situation it names, else what it tells to do or not to do."""
+    """Reads the trigger of a rule: the situation it names, else the act it demands or forbids."""
     windows, text = times_in(stripped(sentence)[0].strip(" .!") or sentence)
     part, found = _situation(text)
     if found.is_empty:
@@ -217,7 +224,7 @@ def _situation(text: str) -> tuple[str, Trigger]:
 
 
 def _split(text: str) -> tuple[str, str, bool, bool]:
-    """When a rule applies and what it says then, whether the condition leads, and whether the rule forbids."""
+    """Splits a rule into condition and demand; also says whether the condition comes first and the rule forbids."""
     bare = (speech("except").sub("", text) or text).strip(" ,.")
     if re.match(r"only\b", bare, re.IGNORECASE):  # "only merge after CI is green" is about every merge
         bare = re.split(r"\s(?:when|if|after|once|with)\b", bare, maxsplit=1, flags=re.IGNORECASE)[0]
@@ -233,7 +240,7 @@ def _split(text: str) -> tuple[str, str, bool, bool]:
 
 
 def _resolved(when: str, told: Trigger) -> Trigger:
-    """What a condition names; "it" and "them" in it stand for what the rest of the sentence names."""
+    """Reads a condition; "it" and "them" in it refer to what the rest of the sentence names."""
     named = _read(when)
     if speech("by-person").match(when):  # "when I write about taxes" is about taxes
         return _joined(named, acts=tuple(name for name in named.acts if not tables().acts[name].wide))
@@ -248,6 +255,7 @@ def _joined(trigger: Trigger, **more: Any) -> Trigger:
 
 
 def is_narrow(trigger: Trigger) -> bool:
+    """Whether the trigger names an act specific enough to recognise by itself."""
     return any(not tables().acts[name].wide for name in trigger.acts)
 
 
@@ -296,7 +304,7 @@ def _read(text: str) -> Trigger:
 
 
 def _is_pair(found: re.Match[str], text: str) -> bool:
-    """Two words with a slash between, such as "read/write", unless they stand where a place does."""
+    """Whether a match is a pair of words such as "read/write"; after a preposition such as "in" it is a path."""
     pair = re.fullmatch(r"[\w-]+/[\w-]+", found[0])
     return pair is not None and not re.search(
         r"\b(?:in|into|under|inside|to|from|below|touch|edit|folder)\s+`?$", text[: found.start()], re.IGNORECASE
@@ -341,7 +349,7 @@ _HOURS = {
 
 
 def times_in(text: str) -> tuple[tuple[Window, ...], str]:
-    """The times a rule names, and the text without them."""
+    """Reads the times a rule names, and returns them with the text that is left."""
     days: list[tuple[int, ...]] = []
     hours: list[Window] = []
 
@@ -438,6 +446,7 @@ def _hours(minute: int) -> str:
 _PATH_KEYS = lazy_pattern(r"path|file|folder|dir|target|source|dest", re.IGNORECASE)
 _COMMAND_KEYS = ("command", "cmd", "script", "code", "input")
 _QUERY_KEYS = ("query", "sql", "statement", "code", "script")
+# Argument names that most tools have; any other name says something about what the call does.
 _COMMON_KEYS = frozenset(
     [
         "path",
@@ -478,16 +487,18 @@ _ISO = lazy_pattern(r"\b(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d))?")
 _PATCHED = lazy_pattern(r"^(?:\+\+\+ b/|\*\*\* (?:Update|Add|Delete) File: )(\S+)", re.MULTILINE)
 _LONGEST_TEXT = 4_000
 _BORDERS = lazy_pattern(r"[_/.:=@#-]+|(?<=[a-z])(?=[A-Z])")
+# A call that names one of these is about another environment than production.
 _CONTRASTS = {
     "product": frozenset(
         ["stage", "dev", "develop", "local", "localhost", "sandbox", "preview", "qa", "uat", "test", "demo", "canari"]
     )
 }
+# Package managers exclude each other: a rule about npm does not apply to a call of pip. The words are stems.
 _MANAGERS = frozenset(["npm", "pnpm", "yarn", "pip", "poetri", "uv", "brew", "apt", "cargo", "gem", "bun", "conda"])
 
 
 class Situation:
-    """A call of a tool, or the beginning of a turn (no `tool`), with what the person said and the time."""
+    """A tool call, or the start of a turn (empty `tool`), with what the person said and the time."""
 
     def __init__(self, tool: str, arguments: Mapping[str, Any] | None, said: str, at: datetime) -> None:
         known = self._known = tables()
@@ -512,11 +523,12 @@ class Situation:
 
     @cached_property
     def words(self) -> set[str]:
+        """The topics of the tool name and the arguments, with and without punctuation inside words."""
         return self._known.topics(self._loose) | self._known.topics(self._text)
 
     @cached_property
     def topics(self) -> frozenset[str]:
-        """The words of the call, with those that stand for them."""
+        """The words of the call and their synonyms; identifiers are also split at their borders."""
         if not self.tool:
             return frozenset()
         spaced = _BORDERS.sub(" ", self._text)
@@ -524,30 +536,36 @@ class Situation:
 
     @cached_property
     def said(self) -> frozenset[str]:
+        """The topics and stems of what the person said."""
         return frozenset((*self._known.topics(self._said), *self._known.stems(self._said)))
 
     @cached_property
     def fields(self) -> frozenset[int]:
+        """The lines of `topics.txt` that the call touches, or the person's words before any call."""
         return self._known.fields_of(self.topics if self.tool else self.said)
 
     @cached_property
     def tool_fields(self) -> frozenset[int]:
+        """The lines of `topics.txt` that the name of the tool touches."""
         return self._known.fields_of(self._known.stems(_BORDERS.sub(" ", self.tool)))
 
     @cached_property
     def done(self) -> frozenset[str]:
+        """The acts this call performs, or that the person speaks of before any call."""
         return frozenset(name for name in self._known.acts if self.does(name))
 
     @cached_property
     def narrow(self) -> frozenset[str]:
+        """The performed acts without wide ones such as edit or read, which say little by themselves."""
         return frozenset(name for name in self.done if not self._known.acts[name].wide)
 
     @cached_property
     def mentioned(self) -> frozenset[str]:
+        """The acts that are performed or only spoken of."""
         return frozenset(name for name in self._known.acts if name in self.done or self.mentions(name))
 
     def does(self, name: str) -> bool:
-        """Whether this is the act; at the beginning of a turn, whether the person speaks of it."""
+        """Whether the call performs the act; at the start of a turn, whether the person mentions it."""
         act = self._known.acts[name]
         if not self.tool:
             return name == "reply" or any(f" {' '.join(phrase)} " in self._line for phrase in act.said)
@@ -576,7 +594,7 @@ class Situation:
         return self.does(name) or any(f" {' '.join(phrase)} " in line for phrase in self._known.acts[name].said)
 
     def path_in(self, globs: Iterable[str]) -> str:
-        """The path of the call that one of these patterns means, or the command that works on such files."""
+        """Returns the path of the call that matches a pattern, or the command that works on such files; else ""."""
         for glob in globs:
             if glob.startswith("$"):
                 found = re.search(glob[1:], self.command)
@@ -588,7 +606,7 @@ class Situation:
         return ""
 
     def speaks_of(self, topics: Iterable[str]) -> list[str]:
-        """The topics that the call or the person's words have."""
+        """Returns the topics that occur in the call or in the person's words."""
         wanted = list(topics)
         there = self.words | self._known.topics(self._said) if wanted else set()
         return [each for each in wanted if self._known.topics(each) <= there]
@@ -605,12 +623,13 @@ class Situation:
 
     @property
     def only_reads(self) -> bool:
+        """Whether the call changes nothing; the start of a turn counts as reading."""
         if self.command:
             return only_looks(self.command)
         return not self.tool or bool(speech("lists").search(self.tool))
 
     def moments(self) -> list[datetime]:
-        """The times that count: those of an appointment, when the call makes one, else now."""
+        """Returns the times a rule is checked against: those of an appointment the call makes, else now."""
         if self.tool and (self.does("schedule") or self.does("book")):
             found = [f"{day}T{clock or '12:00'}" for day, clock in _ISO.findall(self._text)]
             return [moment for each in found if (moment := _moment(each)) is not None] or [self.at]
@@ -618,10 +637,10 @@ class Situation:
 
 
 def why(trigger: Trigger, now: Situation, text: str = "") -> str:
-    """Why a rule fires in this situation; "" when it does not.
+    """Says why a rule applies in this situation; "" when it does not.
 
-    A trigger that Hermes read from the `text` of the rule is judged by what both have in common; one that a person
-    wrote counts as written.
+    A trigger that Hermes read from the `text` of the rule is weighed by the trained model; one that a person wrote by
+    hand must match exactly.
     """
     if trigger.times and not any(window.holds(moment) for window in trigger.times for moment in now.moments()):
         return ""
@@ -642,7 +661,7 @@ def why(trigger: Trigger, now: Situation, text: str = "") -> str:
 
 @value
 class Part:
-    """What a part of a rule names, so that it can be looked for in a call."""
+    """What one part of a rule names, prepared for comparison with a call."""
 
     topics: tuple[str, ...]
     fields: frozenset[int]  # of `text/topics.txt`, of all its words
@@ -674,7 +693,7 @@ def _parts_of(text: str) -> tuple[dict[str, Part], bool]:
 
 
 def _in_common(text: str, now: Situation, *, timed: bool) -> list[str]:
-    """The acts, paths and topics of a rule that are here, when they are enough for it to apply."""
+    """Returns the acts, paths and topics shared with the situation, if the model finds them enough; else nothing."""
     rule = _parts_of(text)[0]["all"]
     near = rule.fields & now.fields or not now.topics.union(now.said).isdisjoint(rule.topics)
     done = rule.narrow | rule.things | rule.wide
@@ -694,7 +713,7 @@ def _in_common(text: str, now: Situation, *, timed: bool) -> list[str]:
 
 
 def evidence(text: str, now: Situation, *, timed: bool) -> dict[str, float]:
-    """What a rule and a situation have in common, by the names of the weights in `data/rules.json`."""
+    """Measures what a rule and a situation have in common; the keys name the weights in `data/rules.json`."""
     parts, negative = _parts_of(text)
     here = now.topics if now.tool else now.said
     found: dict[str, float] = {
@@ -739,7 +758,7 @@ def evidence(text: str, now: Situation, *, timed: bool) -> dict[str, float]:
 
 
 def applies(found: Mapping[str, float]) -> bool:
-    """Whether what a rule and a call have in common is enough."""
+    """Whether the weighted evidence says that a rule applies."""
     known = linear.numbers(WEIGHTS, "rules")["fired"]
     weights = known["weights"]
     return bool(sum(each * weights.get(name, 0.0) for name, each in found.items() if each) + known["bias"] > 0)
@@ -751,7 +770,7 @@ def _rarity(stem: str) -> float:
 
 
 def _named(trigger: Trigger, now: Situation) -> str:
-    """The tool or command that a rule names outright, when it is this one."""
+    """Returns the tool or command of this call that the trigger names; else ""."""
     for pattern in trigger.tools:
         if now.tool and fnmatch(now.tool, pattern):
             return f"tool {now.tool}"
@@ -792,6 +811,7 @@ def _moment(text: str) -> datetime | None:
 
 
 def window_as_dict(window: Window) -> dict[str, Any]:
+    """Converts a window to the form of `rules.json`, which a person can edit; the defaults are left out."""
     told: dict[str, Any] = {"days": [DAYS[day] for day in window.days]} if window.days else {}
     if (window.start, window.end) != (0, 1440):
         told |= {"from": _hours(window.start), "to": _hours(window.end)}
@@ -800,6 +820,8 @@ def window_as_dict(window: Window) -> dict[str, Any]:
 
 
 def window_of(record: Mapping[str, Any]) -> Window:
+    """Reads a window from `rules.json`; the inverse of `window_as_dict`."""
+
     def minute(text: str) -> int:
         hours, _, minutes = text.partition(":")
         return int(hours) * 60 + int(minutes or 0)
