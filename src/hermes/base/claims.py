@@ -1,8 +1,8 @@
-"""Whether a later statement takes the place of an earlier one: "I live in Lyon", then "we moved to Oslo".
+"""Decides whether a later statement replaces an earlier one: "I live in Lyon", then "we moved to Oslo".
 
-No language model is asked and no topic is known. Two sentences are laid side by side: which words they share, what
-stands around those, whether values of one kind differ, and words of change. A linear model that `bin/train-rules`
-learns from `tests/data/corrections` weighs it. English only.
+This uses no language model and no knowledge of topics. It compares two sentences by the words they share, the words
+around those, differing values of one kind, and words of change. A linear model that `bin/train-rules` trains on
+`tests/data/corrections` weighs this evidence. English only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SURE, LIKELY = 2, 1  # an old value is left out, or shown as outdated
 _LONGEST_LABEL = 3  # words before a colon
 _SETTLED = lazy_pattern(
     r"(?i)\b(?:live|lives|living|based|resides?|works?|working) (?:in|at|for)\b"
-)  # one place at a time
+)  # a person lives or works in one place at a time, so another value replaces the first
 _LONGEST = 300  # characters of a message whose sentences are also read in pairs
 _SHORTEST_SENTENCE, _LONGEST_SENTENCE = 4, 240
 _MOST_SENTENCES = 12
@@ -48,13 +48,13 @@ _SENTENCE = re.compile(
 )
 _SMALL, _OWNERS, _FIRST_PERSON = _block("small"), _block("owners"), _block("first person")
 _VERBS, _EVENTS = _block("verbs"), _block("events")
-_LOOSE = _block("now")  # words that a frame may have or not
+_LOOSE = _block("now")  # words such as "now" that make no difference when two sentences are compared
 _CUES = {name: _phrases(name) for name in ("changed", "may have changed", "added")}
 _SAME = {word: line.split()[0] for line in _BLOCKS["same"].splitlines() for word in line.split()}
 _DAYS, _MONTHS, _NUMBERS, _ORDINALS = (_block(name) for name in ("weekdays", "months", "numbers", "ordinals"))
 _TIME = re.compile(r"\d{1,2}[:.]\d\d(?:am|pm)?|\d{1,2}(?:am|pm)|noon|midnight|\d{1,2}h\d*")
 _ORDINAL, _LETTERED = re.compile(r"\d+(?:st|nd|rd|th)"), re.compile(r"[a-z]")
-# Greetings, wishes, thoughts and what points at something else: nothing that a later statement replaces.
+# Greetings, wishes, opinions and references to something else state no value that a later statement could replace.
 _REMARK = re.compile(
     r"^\W*(?:hey|hi|hello|thanks|thank you|wow|yeah|yep|sure|sounds|glad|happy|cool|awesome|nice|great|definitely|"
     r"yes|no problem|so|they|let|keep|love|can't|"
@@ -64,10 +64,10 @@ _REMARK = re.compile(
     r"enjoy(?:ed|ing)?|remember|guess|feel(?:ing)?|wish|was \w+ing|were \w+ing)\b|\byou(?:r|'re|'ve)?\b",
     re.IGNORECASE,
 )
-_MOST_WORDS = 24  # of a sentence that can be replaced, and twice as many of what replaces it
+_MOST_WORDS = 24  # in a sentence that can be replaced; the replacing one may have twice as many
 _NOW = re.compile(r"\b(?:now|since|as of|became|has become)\b", re.IGNORECASE)
 _DOUBLED, _SHORT = 3, 6
-_ASKED = 1.0  # of the score
+_ASKED = 1.0  # how far the threshold drops when both sentences have the words of a question
 
 
 def says_changed(text: str) -> bool:
@@ -76,11 +76,13 @@ def says_changed(text: str) -> bool:
 
 
 def sentences(text: str) -> list[str]:
+    """Splits a text into its first sentences, at most as many as are worth comparing."""
     found = [piece.strip() for piece in _SENTENCE.split(text)]
     return [piece for piece in found if piece][:_MOST_SENTENCES]
 
 
 def is_statement(sentence: str) -> bool:
+    """Whether a sentence can state a fact: not a question, and neither a fragment nor a paragraph."""
     return _SHORTEST_SENTENCE < len(sentence) <= _LONGEST_SENTENCE and not sentence.endswith("?")
 
 
@@ -89,7 +91,7 @@ def is_statement(sentence: str) -> bool:
 
 @value
 class Token:
-    """A word as it stands in a sentence, or a mark."""
+    """A word or punctuation mark of a sentence, with what the comparison needs to know about it."""
 
     text: str  # in lower case
     stem: str
@@ -101,18 +103,19 @@ class Token:
 
 @value
 class Claim:
-    """A sentence, or a short message, as its words."""
+    """A sentence or short message, split into words for comparison."""
 
     text: str
     tokens: tuple[Token, ...]
-    core: tuple[Token, ...]  # without marks, and words that a frame may have or not
-    words: frozenset[str]  # stems of those that carry meaning
+    core: tuple[Token, ...]  # without punctuation and the words of `_LOOSE`
+    words: frozenset[str]  # stems of the meaningful words
     cues: str  # which kinds of words of change it has, as digits
     stated: bool  # whether it tells how something is
 
 
 @lru_cache(maxsize=4096)
 def claim_of(text: str) -> Claim:
+    """Reads a sentence into the words and signs by which two sentences are compared."""
     raw = [match[0].replace("\u2019", "'") for match in _TOKEN.finditer(text)]
     tokens = tuple(_token(raw, at) for at in range(len(raw)))
     return Claim(
@@ -138,12 +141,12 @@ def _token(raw: Sequence[str], at: int) -> Token:
 
 
 def _is_verb(token: Token) -> bool:
-    """Whether it may be one, or the colon that stands for one."""
+    """Whether the token may be a verb, or a colon in place of one ("Port: 8080")."""
     return token.text in _VERBS or token.text == ":" or token.text.endswith(("ed", "s", "n't"))
 
 
 def _is_list(tokens: Sequence[Token]) -> bool:
-    """Whether it is a row of numbers and the like with a word or two, such as a line of a log."""
+    """Whether at least half of the words are numbers, dates or codes, as in a line of a log."""
     values = sum(bool(token.kind) for token in tokens)
     return values > 1 and 2 * values >= sum(token.text[0].isalnum() for token in tokens)
 
@@ -153,7 +156,7 @@ def _is_first(raw: Sequence[str], at: int) -> bool:
 
 
 def _acts(raw: Sequence[str], at: int) -> bool:
-    """Whether what follows tells that a capital at the start of a sentence is a name's."""
+    """Whether its ending or the next word shows that the capitalised first word of a sentence is a name."""
     after = raw[at + 1] if at + 1 < len(raw) else ""
     return raw[at].endswith("'s") or after[:1].isupper() or after.endswith("ed") or after in _VERBS
 
@@ -176,6 +179,7 @@ def _kind(word: str) -> str:
 
 @lru_cache(maxsize=4096)
 def stem(word: str) -> str:
+    """Reduces a word to a rough stem; words that `claims.txt` lists as the same share one."""
     word = word.removesuffix("'s")
     if word in _SAME:
         return str(_SAME[word])
@@ -192,9 +196,9 @@ def stem(word: str) -> str:
 
 
 def replaces(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int:
-    """How sure it is that `new`, said later, takes the place of `old`: SURE, LIKELY or 0.
+    """Says how sure it is that the later `new` replaces `old`: SURE, LIKELY or 0.
 
-    Less is enough when both have the words of a question that is asked.
+    The threshold is lower when both contain the words of the question in `asked`.
     """
     if old.words.isdisjoint(new.words) or not old.stated or len(new.tokens) > 2 * _MOST_WORDS:
         return 0
@@ -203,7 +207,7 @@ def replaces(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int
     if _differs_in_value(old, new) and _SETTLED.search(old.text):
         return SURE
     if _stems(old) in _stems(new) and new.cues[0] == "0" and _denies(old) == _denies(new):
-        return 0  # only says more
+        return 0  # `new` repeats `old` and only adds detail
     total, known = linear.score(FOLDER, MODEL, linear.places(evidence(old, new))), linear.numbers(FOLDER, MODEL)
     about = asked & old.words
     missing = about - new.words
@@ -214,7 +218,7 @@ def replaces(old: Claim, new: Claim, asked: frozenset[str] = frozenset()) -> int
 
 
 def _only_share_a_label(old: Claim, new: Claim) -> bool:
-    """Whether both begin with a label ("Infrastructure: …", "Fact 1: …") and tell of different things behind it."""
+    """Whether both begin with a label ("Infrastructure: …", "Fact 1: …") and say unrelated things after it."""
     (was, one), (is_, other) = (_labelled(each) for each in (old, new))
     if not was or not is_:
         return False
@@ -224,7 +228,7 @@ def _only_share_a_label(old: Claim, new: Claim) -> bool:
 
 
 def _labelled(claim: Claim) -> tuple[str, frozenset[str]]:
-    """The label before a colon, if there is one, and the stems that carry meaning behind it."""
+    """Returns the label before a colon, if any, and the meaningful stems after it."""
     texts = [token.text for token in claim.core]
     at = texts.index(":") if ":" in texts[: _LONGEST_LABEL + 1] else 0
     return " ".join(texts[:at]), frozenset(token.stem for token in claim.core[at:] if token.means)
@@ -239,7 +243,7 @@ def _denies(claim: Claim) -> bool:
 
 
 def _differs_in_value(old: Claim, new: Claim) -> bool:
-    """Whether both begin with the same words, and share none after them."""
+    """Whether both begin with the same words and share no meaningful word after them."""
     same = sum(takewhile(bool, (one.stem == other.stem for one, other in zip(old.core, new.core, strict=False))))
     was, is_ = old.core[same:], new.core[same:]
     if {token.stem for token in was if token.means} & {token.stem for token in is_ if token.means}:
@@ -248,7 +252,7 @@ def _differs_in_value(old: Claim, new: Claim) -> bool:
 
 
 def evidence(old: Claim, new: Claim) -> set[str]:
-    """What speaks for and against it, as pieces that have weights."""
+    """Describes a pair of sentences as pieces of evidence, each of which has a weight in the model."""
     shared = old.words & new.words
     own = [{token.shape for token in each.tokens if token.stem not in shared and token.shape[0] == "<"}
            for each in (old, new)]  # fmt: skip
@@ -262,7 +266,7 @@ def evidence(old: Claim, new: Claim) -> set[str]:
 
 
 def _outline(claim: Claim, shared: frozenset[str], others: set[str]) -> Iterator[str]:
-    """The small words as they stand; "=" for a word both have, "~" at a value of which the other has the like."""
+    """Yields the shape of a sentence: "=" for a shared word, and "~" after a value whose kind the other has too."""
     before = ""
     for token in claim.tokens:
         shape = "=" if token.means and token.stem in shared else token.shape
@@ -273,7 +277,7 @@ def _outline(claim: Claim, shared: frozenset[str], others: set[str]) -> Iterator
 
 
 def _common_run(old: Claim, new: Claim) -> set[str]:
-    """The longest run of words that both have: how much of the old sentence it is, and what stands around it."""
+    """Describes the longest run of shared words: how much of the old sentence it covers, and what surrounds it."""
     was, is_ = old.core, new.core
     where: dict[str, list[int]] = {}
     for at, token in enumerate(is_):
@@ -282,7 +286,7 @@ def _common_run(old: Claim, new: Claim) -> set[str]:
     for one, token in enumerate(was):
         for other in where.get(token.stem, ()):
             if one and other and was[one - 1].stem == is_[other - 1].stem:
-                continue  # inside a run that was looked at
+                continue  # part of a run that was already measured
             length = next((n for n, pair in enumerate(zip(was[one:], is_[other:], strict=False))
                            if pair[0].stem != pair[1].stem), min(len(was) - one, len(is_) - other))  # fmt: skip
             weight = length + sum(each.means for each in was[one : one + length])
@@ -342,13 +346,13 @@ def _measures(old: Claim, new: Claim, shared: frozenset[str], *, same_kind: bool
 
 
 def parts(text: str) -> list[str]:
-    """The statements of a message that can replace something: sentences, and two that follow each other."""
+    """Returns the parts of a message that can replace something: statements, and pairs of adjacent ones."""
     stated = [sentence for sentence in sentences(text) if is_statement(sentence)]
     return [*stated, *map(" ".join, pairwise(stated))] if len(text) <= _LONGEST else stated
 
 
 def replaced(old: str, new: str) -> int:
-    """The same for an entry of memory, and a text that may have several sentences."""
+    """Says how sure it is that any statement of `new` replaces any sentence of the memory entry `old`."""
     later = [claim_of(each) for each in parts(new)] or [claim_of(new)]
     olds = [claim_of(each) for each in sentences(old)]
     return max((replaces(one, other) for one in olds for other in later), default=0)
@@ -359,7 +363,7 @@ def replaced(old: str, new: str) -> int:
 
 @value
 class Said:
-    """One message among those that are looked at together. Only what `mine` is, the person's own, supersedes."""
+    """One message to compare with others. Only the person's own messages (`mine`) can supersede anything."""
 
     key: int
     conversation: int
@@ -370,7 +374,7 @@ class Said:
 
 @value
 class Outdated:
-    """A sentence whose value is no longer the current one, and the key of the message that has the current one."""
+    """A sentence with an outdated value, and the key of the message that has the current one."""
 
     sentence: str
     by: int
@@ -385,7 +389,7 @@ class _Piece:
 
 
 def superseded(said: Sequence[Said], question: str = "") -> dict[int, list[Outdated]]:
-    """The outdated sentences of each message, by its key; the newest message that supersedes one is named."""
+    """Finds the outdated sentences of each message, by its key, with the newest message that supersedes each."""
     pieces = [
         _Piece(said=each, text=text, claim=_as_mine(each, text)) for each in said for text in sentences(each.text)
     ]
@@ -404,7 +408,7 @@ def superseded(said: Sequence[Said], question: str = "") -> dict[int, list[Outda
             gone.setdefault(old.said.conversation, []).append(
                 (old.said.key, outdated, frozenset(told[1:]) - new.words - asked)
             )
-    for each in pieces if gone else ():  # an answer that repeats what was said
+    for each in pieces if gone else ():  # answers of the assistant that repeat an outdated value
         known = {outdated.sentence for outdated in found.get(each.said.key, ())}
         if each.said.mine or each.text in known:
             continue
@@ -417,7 +421,7 @@ def superseded(said: Sequence[Said], question: str = "") -> dict[int, list[Outda
 
 
 def names_in_value(text: str, question: str) -> list[str]:
-    """The names by which a later message may take back what a person says about themselves here."""
+    """Returns the names in what a person says about themselves, by which a later correction can be searched."""
     asked, found = claim_of(question).words, []
     for sentence in sentences(text):
         claim = claim_of(sentence)

@@ -191,7 +191,7 @@ def _later(start: datetime, *, days: int = 0) -> datetime:
 
 
 def _shifted(day: datetime, count: int, unit: str) -> datetime:
-    """The day so many days, weeks, months or years later."""
+    """Returns the day that many days, weeks, months or years later."""
     if unit in ("month", "year"):
         return _months_later(_later(day), count * (12 if unit == "year" else 1))
     return _later(day, days=count * (7 if unit == "week" else 1))
@@ -260,7 +260,10 @@ class Span:
     yearly: bool = False
 
     def fit(self, moment: float) -> float:
-        """1 when the moment lies inside or shortly after (people tell what happened), 0 when far away."""
+        """Scores a moment: `strength` inside the span or up to two days after it, else less or 0.
+
+        People report what happened after it happened, so a day or month also counts half for two weeks.
+        """
         when = datetime.fromtimestamp(moment, UTC)
         start, end = self.start, self.end
         if self.yearly:
@@ -272,17 +275,17 @@ class Span:
 
 
 def spans(text: str, now: float) -> list[Span]:
-    """Every time the text names."""
+    """Returns every time a text names, counted from `now` where it is relative."""
     return [span for _, span in _times(text, now)]
 
 
 def time_words(text: str) -> str:
-    """What of the text only names times."""
+    """Returns the words of a text that only name times."""
     return " ".join(words for words, _ in _times(text, 0.0))
 
 
 def _times(text: str, now: float) -> Iterator[tuple[str, Span]]:
-    """Each time as it is written; the same characters are never read twice."""
+    """Yields each time with its wording; no character belongs to two of them."""
     taken: list[tuple[int, int]] = []
     for match, span in [*_written(text), *_relative(text, datetime.fromtimestamp(now, UTC))]:
         if all(match.end() <= start or match.start() >= end for start, end in taken):
@@ -331,7 +334,7 @@ def _relative(text: str, now: datetime) -> Iterator[tuple[re.Match[str], Span]]:
 
 # --- relative dates in an entry --------------------------------------------------------------------------------------
 
-# What recurs has no date; text in quotes or code is somebody else's wording.
+# A recurring event has no single date, and quotes and code must stay as they were written.
 _RECURRING = re.compile(r"\b(?:every|each|daily|weekly|always|usually|often|whenever|never|per)\b", re.IGNORECASE)
 _QUOTED = re.compile(r"`[^`]*`|\"[^\"]*\"|“[^”]*”|'[^']*'(?!\w)")
 _IN_AN_ENTRY = re.compile(
@@ -342,7 +345,7 @@ _IN_AN_ENTRY = re.compile(
 
 
 def absolute(entry: str, written: date) -> str:
-    """The entry with its relative dates counted from the day it was written; unchanged where that would be a guess."""
+    """Replaces relative dates by absolute ones, counted from the day of writing; ambiguous ones stay."""
     if _RECURRING.search(entry):
         return entry
     quoted = [found.span() for found in _QUOTED.finditer(entry)]
@@ -418,7 +421,7 @@ _AT = (
 
 @value
 class Ahead:
-    """A moment in the future, the text without the words that name it, and whether it comes daily or weekly."""
+    """A moment in the future, the text without the words that name it, and "daily" or "weekly" if it repeats."""
 
     at: datetime
     rest: str
@@ -426,7 +429,7 @@ class Ahead:
 
 
 def ahead(text: str, now: datetime) -> Ahead | None:
-    """The moment ahead that a text names, on the calendar of `now`; None when it names none that can be understood."""
+    """Finds the future moment a text names, in the time zone of `now`; None when it names none that is understood."""
     at = next((found for pattern in _AT if (found := pattern.search(text))), None)
     rest = f"{text[: at.start()]} {text[at.end() :]}" if at else text
     named = next((found for pattern in _AHEAD if (found := pattern.search(rest))), None)
@@ -497,7 +500,7 @@ def _clock_time(found: re.Match[str]) -> tuple[int, int]:
 
 
 def _coming(now: datetime, clock: tuple[int, int], days: int = 0, *, step: int = 1) -> datetime:
-    """The clock time so many days from now; `step` days later when that is over."""
+    """Returns the clock time that many days from now, or `step` days later if it has passed."""
     moment = _at_time(now + timedelta(days=days), clock)
     return moment if moment > now else _at_time(now + timedelta(days=days + step), clock)
 

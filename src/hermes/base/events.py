@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """`input_tokens` are all tokens of the prompt, those read from the cache included."""
+    """The tokens of one or more model calls; `input_tokens` includes those read from the cache."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -23,7 +23,7 @@ class Usage:
 
     @classmethod
     def of(cls, given: Usage | Mapping[str, Any]) -> Usage:
-        """From these names, or what an API of OpenAI or Anthropic returned, as a mapping or an object of its SDK."""
+        """Reads these field names, or the usage of an OpenAI or Anthropic API as a mapping or SDK object."""
         if isinstance(given, Usage):
             return given
         named: Mapping[str, Any] = dump() if (dump := getattr(given, "model_dump", None)) else given
@@ -41,7 +41,7 @@ class Usage:
 
     @classmethod
     def of_openai(cls, told: Mapping[str, Any]) -> Usage:
-        """Chat completions and responses, which have other names for the same."""
+        """Reads the usage of chat completions and responses, which name the same counts differently."""
         sent = told.get("prompt_tokens_details") or told.get("input_tokens_details") or {}
         written = told.get("completion_tokens_details") or told.get("output_tokens_details") or {}
         return cls(
@@ -54,6 +54,7 @@ class Usage:
 
     @classmethod
     def of_anthropic(cls, told: Mapping[str, Any]) -> Usage:
+        """Reads the usage of the Messages API."""
         read, written = told.get("cache_read_input_tokens") or 0, told.get("cache_creation_input_tokens") or 0
         return cls(
             input_tokens=(told.get("input_tokens") or 0) + read + written,  # Anthropic counts the cached ones apart
@@ -65,6 +66,7 @@ class Usage:
 
     @property
     def cached_share(self) -> float:
+        """The share of the prompt that was read from the cache, from 0 to 1."""
         return self.cache_read_tokens / self.input_tokens if self.input_tokens else 0.0
 
     def __add__(self, other: Usage) -> Usage:
@@ -72,6 +74,7 @@ class Usage:
         return Usage(**{field: mine[field] + theirs[field] for field in mine})
 
     def as_dict(self) -> dict[str, Any]:
+        """The counts by field name, for receipts and JSON."""
         return {field: getattr(self, field) for field in self.__slots__}  # `asdict` copies, and costs ten times as much
 
 
@@ -84,7 +87,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningDelta:
-    """A piece of what the model thinks before it answers."""
+    """A piece of the reasoning a model streams before its answer."""
 
     text: str
 
@@ -110,7 +113,7 @@ class ToolCall:
 class Retrying:
     """The call starts over after `seconds`, at `model`: what it has streamed so far is void.
 
-    `retry` of `retries` says how often that happened; 0 when it is no repetition of the same request.
+    This is retry number `retry` of `retries`; 0 when the new request differs from the failed one.
     """
 
     error: ModelError
@@ -148,7 +151,7 @@ class ToolReturned:
 class Continuing:
     """The answer reached the output limit, and the model is asked for the rest; what was streamed so far stays.
 
-    A `Retrying` after it makes only that void which was streamed since.
+    A later `Retrying` voids only what was streamed after this event.
     """
 
     number: int  # 1 for the first continuation of this answer
@@ -180,7 +183,7 @@ class Notice:
 class Compacted:
     """One block has replaced messages in the context; all of them can still be read."""
 
-    session_id: str  # where the conversation goes on
+    session_id: str  # the session in which the conversation continues
     parent_session_id: str  # the session that ended; the same one when it was compacted in place
     why: str  # threshold, hygiene, too long, asked, model
     how: str  # who summarised: helper, main, "helper in 3 pieces", extract, or the name of another engine
@@ -205,7 +208,7 @@ TurnEvent = (
 )
 
 
-# What a check-up found: a state, what was seen, and what to do about it.
+# The states of a check, from harmless to serious.
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
@@ -221,4 +224,5 @@ class Check:
     fixed: bool = field(default=False, kw_only=True)
 
     def as_json(self) -> dict[str, Any]:
+        """The check as JSON fields."""
         return asdict(self)

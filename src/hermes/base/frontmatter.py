@@ -10,7 +10,7 @@ from hermes.base.values import value
 if TYPE_CHECKING:
     from typing import Any
 
-MOST_CHARACTERS = 32_768  # a block longer than this is no frontmatter
+MOST_CHARACTERS = 32_768  # a longer block is treated as text, not as frontmatter
 MOST_YAML = 8_192  # what the full parser is given
 MOST_NESTING = 400
 
@@ -25,6 +25,7 @@ class Frontmatter:
 
 
 def split_frontmatter(text: str) -> Frontmatter:
+    """Splits a Markdown text into fields and body; a broken block is reported in `problem` and never raises."""
     text = text.removeprefix("\ufeff")
     opening = _OPENING.match(text)
     if opening is None:
@@ -69,7 +70,7 @@ def _simple(block: str) -> dict[str, Any] | None:
         fields, end = _mapping(lines, 0, 0)
     except _NotSimpleError:
         return None
-    # A line at an indent nobody expected, such as the second line of a scalar, ends the reading early.
+    # An unexpected indent, such as the second line of a scalar, ends the reading early.
     return fields if end == len(lines) and "&" not in block else None
 
 

@@ -1,4 +1,4 @@
-"""Reads the small linear models that `bin/train-rules` makes: a table of one byte for each hashed piece of evidence.
+"""Reads the small linear models that `bin/train-rules` makes: a table with one byte per hash of a piece of evidence.
 
 A model is two files: `NAME.bin` holds the table, `NAME.json` its numbers and what the training reports.
 """
@@ -21,6 +21,7 @@ SMOOTHING = 3
 
 @cache
 def numbers(folder: str, name: str) -> Mapping[str, Any]:
+    """Loads the JSON half of a model once per process."""
     with open(os.path.join(folder, f"{name}.json"), encoding="utf-8") as file:
         found: dict[str, Any] = json.load(file)
     return found
@@ -33,11 +34,12 @@ def _table(folder: str, name: str) -> array[int]:
 
 
 def places(pieces: Iterable[str]) -> set[int]:
+    """Returns the places of the table that these pieces of evidence hash to."""
     return {zlib.crc32(piece.encode("utf-8", "surrogatepass")) % PLACES for piece in pieces}
 
 
 def score(folder: str, name: str, at: Collection[int]) -> float:
-    """What the table says to these places; a text with more pieces does not count more."""
+    """Adds up the weights of these places, divided by the root of their number so that long texts do not score more."""
     known, table = numbers(folder, name)["table"], _table(folder, name)
     total = sum(table[place] for place in at) * known["step"] / (len(at) + SMOOTHING) ** 0.5
     return float(total + known["bias"])

@@ -1,7 +1,7 @@
 """OpenTelemetry spans for programs that have set it up: memory operations by the GenAI conventions, and receipts.
 
-Nothing is loaded here: a program that traces has loaded the library before us, and for all others this does nothing.
-Spans say what was done, how much and for whom; never what was said.
+The library is never imported here: a program that traces has imported it already, and for all others this does
+nothing. Spans record the operation, its size and the person, never any content.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TOKENS = {
 
 @contextmanager
 def recall_span(session: str) -> Iterator[None]:
-    """Around a recall of external memory."""
+    """Traces a recall from external memory."""
     with _span("search_memory", "external") as span:
         if span is not None:
             span.set_attribute("gen_ai.conversation.id", session)
@@ -37,7 +37,7 @@ def recall_span(session: str) -> Iterator[None]:
 
 @contextmanager
 def tool_span(name: str, arguments: str | Mapping[str, Any] | None, store: str) -> Iterator[list[str]]:
-    """Around a call of one of our tools; put its result into the list, for how many records it was about."""
+    """Traces a call of one of our tools; append the result to the list, so that the span counts its records."""
     result: list[str] = []
     with _span(_operation(name, arguments) if _trace() else "", store) as span:
         yield result
@@ -48,7 +48,7 @@ def tool_span(name: str, arguments: str | Mapping[str, Any] | None, store: str) 
 
 
 def receipt_span(receipt: Mapping[str, Any], store: str) -> None:
-    """A receipt as a span of its own, so that a trace leads to what the model was shown."""
+    """Records a receipt as a span of its own, so that a trace leads to what the model saw."""
     with _span("receipt", store) as span:
         if span is None:
             return

@@ -1,4 +1,4 @@
-"""JSON, also as a model wrote it almost right; times and counts in words. No slow imports."""
+"""Reads and writes JSON, repairs what a model wrote almost right, and words times and counts. No slow imports."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ if TYPE_CHECKING:
 
 
 def encode(value: object, *, tight: bool = False, indent: int | None = None) -> str:
-    """The value as JSON in its own characters; with `tight` without spaces, with `indent` in lines for people."""
+    """Writes a value as JSON without escaping other scripts; `tight` leaves out spaces, `indent` breaks lines."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":") if tight else None, indent=indent)
 
 
 def decode(text: str | bytes) -> Any:
+    """Parses JSON strictly; raises ValueError for anything else."""
     return json.loads(text)
 
 
@@ -31,7 +32,7 @@ def read_schemas(path: str) -> dict[str, dict[str, Any]]:
 
 
 def change_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """The same value with each text changed; names of fields stay as they are."""
+    """Returns a JSON value with every text changed; field names stay as they are."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -40,7 +41,7 @@ def change_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def in_words(moment: float, form: str) -> str:
-    """`form` as `time.strftime` takes it; a number that is no moment is an unknown time and no error."""
+    """Formats a moment with `time.strftime`; an impossible number becomes "unknown time" instead of an error."""
     try:
         return time.strftime(form, time.localtime(moment))
     except (ValueError, OverflowError, OSError):
@@ -48,6 +49,7 @@ def in_words(moment: float, form: str) -> str:
 
 
 def day(moment: float) -> str:
+    """The local date of a moment, as YYYY-MM-DD."""
     return in_words(moment, "%Y-%m-%d")
 
 
@@ -65,7 +67,7 @@ _WORDS = {
     "False": False,
     "null": None,
     "None": None,
-    # No JSON has these, and every server refuses them.
+    # These are not JSON, and every server refuses them.
     "NaN": None,
     "nan": None,
     "Infinity": None,
@@ -77,7 +79,7 @@ _LETTERS = frozenset("ntrbfux")  # in a path, C:\new\Users, these may be meant a
 
 
 def read_arguments(text: str | bytes | Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
-    """The arguments as an object, None when they cannot be read, and what is wrong with the JSON; "" when nothing."""
+    """Returns the arguments (None if unreadable) and what is wrong with their JSON ("" if nothing)."""
     if text is not None and not isinstance(text, str | bytes):
         return dict(text), ""
     try:
@@ -95,13 +97,13 @@ def read_arguments(text: str | bytes | Mapping[str, Any] | None) -> tuple[dict[s
 
 
 def valid_arguments(text: str | Mapping[str, Any] | None) -> str:
-    """The JSON text of an object, whatever a model wrote: what was right stays as it is, what is unreadable is {}."""
+    """Returns the arguments as the JSON text of an object: valid text unchanged, unreadable text as {}."""
     given, wrong = read_arguments(text)
     return text if isinstance(text, str) and not wrong and text.strip()[:1] == "{" else encode(given or {})
 
 
 def repaired(text: str) -> Any:
-    """The value of a text that is nearly JSON; ValueError when it may mean several things or nothing."""
+    """Reads a text that is nearly JSON; raises ValueError when it is ambiguous or empty."""
     reader = _Reader(_without_fence(text))
     value = reader.value()
     if reader.text[reader.at :].strip(_BLANKS + _CLOSERS + ";"):
@@ -137,7 +139,7 @@ def _without_fence(text: str) -> str:
 
 
 class _Reader:
-    """Reads one value from the beginning of a text; `at` is how far it came."""
+    """Reads one value from the beginning of a text; `at` is the position after what was read."""
 
     def __init__(self, text: str) -> None:
         self.text, self.at = text, 0
@@ -226,7 +228,7 @@ class _Reader:
         digits = self.text[at + 2 : end]
         if digits and len(digits) == end - at - 2 and all(each in "0123456789abcdefABCDEF" for each in digits):
             return chr(int(digits, 16)), end
-        # Not an escape of JSON: a pattern such as \d or a path, where the model forgot to double the backslash.
+        # Not a JSON escape but a pattern such as \d or a path, in which the model forgot to double the backslash.
         return _ESCAPES.get(letter, f"\\{letter}"), at + 2
 
     def _word(self) -> Any:

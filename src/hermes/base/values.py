@@ -99,18 +99,19 @@ _METHODS = {
 
 
 class Notices:
-    """What a session wants to say to the person: collected from any thread, taken by the surface that talks to them."""
+    """Notices of a session for the person: added from any thread, taken by the surface that shows them."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Notice] = deque(maxlen=100)  # a surface that never looks must not fill the memory
+        self._waiting: deque[Notice] = deque(maxlen=100)  # bounded, because a surface may never take them
 
     def add(self, kind: str, text: str) -> None:
+        """Queues one line for the person; see `Notice.kind` for the kinds."""
         from hermes.base.events import Notice  # loads what a single command has no use for
 
         self._waiting.append(Notice(kind=kind, text=text))
 
     def take(self) -> list[Notice]:
-        """What came since the last look; each notice is given out once."""
+        """Removes and returns the notices added since the last call."""
         return [self._waiting.popleft() for _ in range(len(self._waiting))]
 
 

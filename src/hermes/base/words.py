@@ -1,7 +1,7 @@
 """Splits any text into the words that the full-text index holds, and knows what English questions are made of.
 
-None of this is about a topic: forms of irregular words, words that only ask or frame a question, and words that tell
-a time or a number.
+The word lists know no topic: they hold irregular forms, words that only ask or frame a question, and words for times
+and numbers.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def searchable(text: str) -> str:
-    """The text as the index wants it: composed, runs of unspaced script in pairs, identifiers also in parts."""
+    """Prepares a text for the index: composes characters, pairs up unspaced scripts, and splits identifiers."""
     if not text.isascii():
         text = _in_pairs(_composed(text))
     if "\x00" in text:
@@ -69,14 +69,15 @@ class Words:
         self._fold: Callable[..., Any] = connection.fts5_tokenizer(_TOKENIZER_ARGUMENTS[0], _TOKENIZER_ARGUMENTS[1:])
 
     def of(self, text: str) -> list[str]:
-        """Stemmed words in the order in which they stand."""
+        """Returns the stemmed words of a text in order."""
         return self.of_searchable(searchable(text))
 
     def of_searchable(self, prepared: str) -> list[str]:
+        """Stemmed words of a text that `searchable` has prepared, without preparing it again."""
         return _tokens(self._tokenize, prepared)
 
     def unstemmed(self, prepared: str) -> list[str]:
-        """The words as they begin in the index: without case and accents, and with their endings."""
+        """Returns the words without case and accents but with their endings."""
         return _tokens(self._fold, prepared)
 
     def places(self, text: str) -> list[tuple[int, int, str]]:
@@ -171,7 +172,7 @@ def _words(text: str) -> list[str]:
     return text.split()
 
 
-# Words that ask or glue; they are dropped when something else remains.
+# Function words; a query drops them when other words remain.
 STOP_WORDS = frozenset(
     _words("""
         a about am an and any are as at be been being but by can could d did do does doing don for from had has have
@@ -181,7 +182,7 @@ STOP_WORDS = frozenset(
         please
     """)
 )
-# Words that frame a question about something else: they count, but little.
+# Words that frame a question about something else; they count little.
 FRAME_WORDS = frozenset(
     _words("""
         many much more most often long far ago day days week weeks month months year years time times date dates total
@@ -236,14 +237,14 @@ FORMS: dict[str, tuple[str, ...]] = {
     for family in f"{_FAMILIES}|{_SHORT}".split("|")
     for word in family.split()
 }
-# Words about the conversation itself: "our previous chat", "remind me", "I wanted to follow up". They are no topic.
+# Words about the conversation itself ("our previous chat", "remind me", "I wanted to follow up") are not its topic.
 _ABOUT_TALK = _words("""
     above again back brought chat chats confirm conversation conversations discuss discussed discussing discussion
     discussions earlier follow going last looking mention mentioned mentioning previous previously recall recap remember
     remind session sessions specific specifically talk talked talking through throughout told up wanted wonder wondering
 """)
 FRAME_WORDS |= frozenset(_ABOUT_TALK)
-# Who is asked about: what the assistant once said, or what the person did, has or wants.
+# Whether a question is about what the assistant said, or about what the person did, has or wants.
 ASKS_ASSISTANT = re.compile(
     r"(?<!can )(?<!could )(?<!would )(?<!will )\byou (?:had |have |also |just |previously |earlier )?"
     r"(?:said|say|mentioned|mention|recommended|recommend|suggested|suggest|told|tell|explained|explain|gave|give"
@@ -255,7 +256,7 @@ ASKS_ASSISTANT = re.compile(
     re.IGNORECASE,
 )
 ASKS_ABOUT_ME = re.compile(r"\b(?:i|my|me|mine|i'm|i've|myself)\b", re.IGNORECASE)
-# Questions that want all of a topic over time and not the most similar messages, and the words that ask for it.
+# Questions that need a whole topic over time instead of the most similar messages, and the words that ask for it.
 WANTS_COVERAGE = re.compile(
     r"\b(?:in (?:what|which) order|the order (?:in which|that|of)|order of|chronolog\w*|timeline of|sequence of"
     r"|summar(?:y|ies|i[sz]e|i[sz]ed|i[sz]ing)|overview|recap"
