@@ -1,4 +1,4 @@
-"""Finds the names and claims in a text. A claim has a slot and a value; two claims on one slot can contradict.
+"""Finds the names and claims in a text. A claim has a slot and a value; two claims on one slot may contradict.
 
 A slot is a subject and a relation ("alice|live"), or the whole sentence with its numbers and alternatives taken out.
 Only facts that share a slot are compared, never every fact with every other.
@@ -97,6 +97,7 @@ class Named:
 
     @property
     def key(self) -> str:
+        """The key under which all spellings of the name are found."""
         return key_of(self.name)
 
 
@@ -108,7 +109,7 @@ def key_of(name: str) -> str:
 
 
 def parts_of(key: str) -> list[str]:
-    """The single words of a name of several words, each of which may be used alone."""
+    """Returns the words of a name that has several, each of which may be used alone."""
     words = key.split()
     return [word for word in words if len(word) > 1 and word not in LINKS] if len(words) > 1 else []
 
@@ -219,6 +220,7 @@ _HAN_PUNCTUATION = re.compile(r"[\s，、：:“”\"]+")
 _HAN_ADVERB = re.compile("现在|目前|已经|一直|总是|经常|通常|非常|很|都|也|了|的")
 
 NEGATED, NUMBER, EXCLUSIVE, VALUE = "negation", "number", "alternative", "value"
+# How surely two claims contradict each other, by how they differ; `reasoning.CONTRADICTION` is the threshold.
 _SCORES = {NEGATED: 0.9, NUMBER: 0.85, EXCLUSIVE: 0.85}
 _VALUE_SCORES = {ONE: 0.7, OPEN: 0.25, LOOSE: 0.25}
 _SAME_TOPIC = 0.5
@@ -245,7 +247,7 @@ class Conflict:
 
 
 def claims_of(text: str) -> list[Claim]:
-    """The claims of a fact; none for statements about the past and questions."""
+    """Returns the claims of a fact; questions and statements about the past have none."""
     found: dict[str, Claim] = {}
     for sentence in _SENTENCE.split(unicodedata.normalize("NFKC", text)):
         if sentence and not sentence.rstrip().endswith("?"):

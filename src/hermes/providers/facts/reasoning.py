@@ -1,6 +1,6 @@
 """Answers questions about the facts: search, probe, related, reason, contradict.
 
-Exact joins over entities and words decide what is found; trust and age weigh it; in a search, so do the vectors.
+Exact joins over entities and words decide what is found. Trust and age, and in a search the vectors, rank it.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 CONTRADICTION = 0.3  # two facts with at least this score contradict each other
 _DAY = 86_400.0
 _MOST_WORDS = 32
-_CANDIDATES = 3
+_CANDIDATES = 3  # times the limit: what full text finds before the facts are ranked
 _MOST_PER_SLOT = 40
 _MOST_SLOTS = 2_000
-_DIRECT_SHARE = 0.7
-_MOST_STEPS = 4
+_DIRECT_SHARE = 0.7  # of the results; the rest is reserved for facts that are one entity away
+_MOST_STEPS = 4  # of a chain between two entities
 _MOST_NEIGHBOURS = 200
-_TEXT_SHARE = 4 / 7  # of what the vectors leave: the full-text rank, the rest goes to common words
+_TEXT_SHARE = 4 / 7  # of the weight that the vectors leave: the full-text rank; shared words have the rest
 
 _BY_WORDS = """
     SELECT f.fact_id, bm25(facts_fts, 1.0, 0.5) FROM facts_fts JOIN facts f ON f.fact_id = facts_fts.rowid
@@ -52,12 +52,13 @@ class Found:
     via: str = ""
 
     def shown(self) -> dict[str, Any]:
+        """The fact as a tool result, with its score and the entity that led to it."""
         via = {"via": self.via} if self.via else {}
         return {**self.fact.shown(), "score": round(self.score, 4), **via}
 
 
 class Reasoner:
-    """Finds facts by words, entities and links between entities."""
+    """Finds facts by words, entities and links between entities; `half_life_days` of 0 ignores their age."""
 
     def __init__(self, store: FactStore, *, hrr_weight: float = 0.3, half_life_days: float = 0.0) -> None:
         self.store = store
@@ -135,7 +136,7 @@ class Reasoner:
         return list(islice(shown, limit))
 
     def conflicts_of(self, fact_id: int, threshold: float = CONTRADICTION) -> list[int]:
-        """The facts that a new one contradicts."""
+        """Returns the ids of the facts that this one contradicts."""
         pairs: dict[tuple[int, int], tuple[float, str]] = {}
         rows = self.store.database.rows("SELECT slot FROM fact_claims WHERE fact_id = ?", (fact_id,))
         for (slot,) in rows:

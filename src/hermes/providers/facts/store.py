@@ -40,7 +40,7 @@ def _f001_facts(connection: apsw.Connection) -> None:
         connection.execute(file.read().replace("{TOKENIZER}", TOKENIZER))
 
 
-# A holographic vector is a string of phases, one byte each, similar to the vectors of all its parts.
+# A holographic vector is a string of phases, one byte each. It is similar to the vectors of all its parts.
 
 DIMENSIONS = 1024
 _STEPS = 256
@@ -54,16 +54,17 @@ _ENTITY = "role entity"
 
 @lru_cache(maxsize=4096)
 def atom(word: str, dimensions: int = DIMENSIONS) -> bytes:
-    """The same phases for the same word, and unrelated ones for any other."""
+    """Derives the vector of a word from its hash: always the same, and unrelated to that of any other word."""
     return hashlib.shake_256(word.encode("utf-8", "replace")).digest(dimensions)
 
 
 def bind(one: bytes, other: bytes) -> bytes:
+    """Combines two vectors into one that is unrelated to both, by adding their phases."""
     return bytes(phase & 255 for phase in map(operator.add, one, other))
 
 
 def bundle(vectors: Sequence[bytes]) -> bytes:
-    """One vector that is similar to each of the given."""
+    """Returns the average direction of the vectors, which is similar to each of them."""
     if len(vectors) == 1:
         return vectors[0]
     across = [sum(map(_COSINE.__getitem__, phases)) for phases in zip(*vectors, strict=True)]
@@ -72,7 +73,7 @@ def bundle(vectors: Sequence[bytes]) -> bytes:
 
 
 def similarity(one: bytes, other: bytes) -> float:
-    """1 for the same vector, about 0 for unrelated ones."""
+    """Returns the mean cosine of the phase differences: 1 for equal vectors, about 0 for unrelated ones."""
     return sum(map(_COSINE.__getitem__, map(operator.sub, one, other))) / len(one)
 
 
@@ -82,11 +83,13 @@ def fact_vector(words: Iterable[str], entities: Iterable[str], dimensions: int =
 
 
 def text_vector(words: Iterable[str], dimensions: int = DIMENSIONS) -> bytes:
+    """The vector of a set of words, bound to the role of content."""
     atoms = [atom(word, dimensions) for word in dict.fromkeys(words)] or [atom("", dimensions)]
     return bind(bundle(atoms), atom(_CONTENT, dimensions))
 
 
 def entity_vector(key: str, dimensions: int = DIMENSIONS) -> bytes:
+    """The vector of an entity, bound to the role of entities so that it differs from the same word in a text."""
     return bind(atom(key, dimensions), atom(_ENTITY, dimensions))
 
 
@@ -110,7 +113,7 @@ _LINEAGE = """
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One stored fact."""
+    """One stored fact with its trust, counters and vector."""
 
     fact_id: int
     content: str
@@ -126,10 +129,12 @@ class Fact:
 
     @classmethod
     def of(cls, row: Sequence[Any]) -> Self:
+        """Reads a row with the `COLUMNS`."""
         names = ("fact_id", "content", "category", "tags", "trust", "retrievals", "helpful", "source")
         return cls(**dict(zip((*names, "created_at", "updated_at", "vector"), row, strict=True)))
 
     def shown(self) -> dict[str, Any]:
+        """The fact as a tool result, without its source and vector."""
         return {
             "fact_id": self.fact_id,
             "content": self.content,
@@ -162,6 +167,7 @@ class FactStore:
 
     @classmethod
     def open(cls, path: str, **options: Any) -> Self:
+        """Opens the database, creating or migrating its tables; `options` are those of the constructor."""
         database = Database.open(path)
         try:
             apply_steps(database, (("f001_facts", _f001_facts),))
@@ -171,6 +177,7 @@ class FactStore:
         return cls(database, **options)
 
     def close(self) -> None:
+        """Closes the database."""
         self.database.close()
 
     def add(
@@ -239,6 +246,7 @@ class FactStore:
         return True
 
     def feedback(self, fact_id: int, *, helpful: bool) -> dict[str, Any]:
+        """Raises or lowers the trust of a fact that was helpful or not; returns the old and new trust."""
         old = self.get(fact_id)
         trust = min(1.0, max(0.0, old.trust + (HELPFUL if helpful else UNHELPFUL)))
         with self.database.writing() as connection:
@@ -250,21 +258,23 @@ class FactStore:
         return {"fact_id": fact_id, **shown, "helpful_count": old.helpful + int(helpful)}
 
     def get(self, fact_id: int) -> Fact:
+        """Returns a current fact; raises NotFound for one that is missing or was replaced."""
         return self._required(self.database.connection, fact_id)
 
     def listed(self, *, category: str | None = None, min_trust: float = 0.0, limit: int = 10) -> list[Fact]:
+        """Returns current facts, the most trusted first and the newest first among equals."""
         return self.facts_where(
             "f.trust_score >= ? AND (? IS NULL OR f.category = ?) ORDER BY f.trust_score DESC, f.fact_id DESC LIMIT ?",
             (min_trust, category, category, limit),
         )
 
     def facts_where(self, condition: str, values: Sequence[Any]) -> list[Fact]:
-        """Current facts that meet an SQL condition of ours."""
+        """Returns current facts that meet a condition; it is SQL, so it must never come from outside."""
         sql = f"SELECT {COLUMNS} FROM facts f WHERE f.superseded_by IS NULL AND {condition}"  # noqa: S608 - ours
         return [Fact.of(row) for row in self.database.rows(sql, values)]
 
     def mirrored(self, target: str, content: str) -> int | None:
-        """The fact that mirrors this entry of curated memory."""
+        """Returns the id of the fact that mirrors this entry of curated memory, if there is one."""
         row = self.database.row(
             "SELECT fact_id FROM facts WHERE key = ? AND superseded_by IS NULL AND source = ?",
             (key_of_fact(content), f"mirror:{target}"),
@@ -272,12 +282,14 @@ class FactStore:
         return row[0] if row else None
 
     def note_retrieved(self, fact_ids: Iterable[int]) -> None:
+        """Counts a retrieval of each of these facts."""
         with self.database.writing() as connection:
             connection.executemany(
                 "UPDATE facts SET retrieval_count = retrieval_count + 1 WHERE fact_id = ?", [(i,) for i in fact_ids]
             )
 
     def count(self) -> int:
+        """The number of current facts, without those that were replaced."""
         return int(self.database.row("SELECT count(*) FROM facts WHERE superseded_by IS NULL")[0])
 
     def _required(self, connection: apsw.Connection, fact_id: int | None) -> Fact:
@@ -361,6 +373,7 @@ class FactStore:
 
 
 def key_of_fact(content: str) -> str:
+    """Returns the same key for facts that differ only in case, spacing, character width or a final stop."""
     return " ".join(unicodedata.normalize("NFKC", content).casefold().split()).rstrip(".。!！ ")
 
 
@@ -395,7 +408,7 @@ _AS_IT_WAS = """
 def adopt(path: str, opened: Callable[[str], FactStore]) -> None:
     """Replaces hermes-agent's file with one of ours that has all its facts; does nothing if there is none.
 
-    Keeps the original beside it. After a kill at any point, the next start finds the old file or the finished new one.
+    Keeps the original next to it. After a kill at any point, the next start finds the old file or the finished new one.
     """
     if not os.path.exists(path) and os.path.exists(path + _NEW) and os.path.exists(path + KEPT):
         os.rename(path + _NEW, path)  # an earlier attempt was killed between its last two steps
