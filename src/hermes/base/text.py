@@ -17,7 +17,7 @@ def encode(value: object, *, tight: bool = False, indent: int | None = None) -> 
 
 
 def decode(text: str | bytes) -> Any:
-    """Parses JSON strictly; raises ValueError for anything else."""
+    """Parses JSON; like `json.loads`, it also accepts NaN and Infinity."""
     return json.loads(text)
 
 

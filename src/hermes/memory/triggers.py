@@ -640,7 +640,7 @@ def why(trigger: Trigger, now: Situation, text: str = "") -> str:
     """Says why a rule applies in this situation; "" when it does not.
 
     A trigger that Hermes read from the `text` of the rule is weighed by the trained model; one that a person wrote by
-    hand must match exactly.
+    hand applies exactly as written.
     """
     if trigger.times and not any(window.holds(moment) for window in trigger.times for moment in now.moments()):
         return ""
