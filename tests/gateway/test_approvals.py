@@ -62,7 +62,7 @@ def test_each_write_that_waits_is_a_message_with_buttons(home: Path, api: BotApi
         assert api.wait(lambda: first.text == "Noted: add 'Preferred bakery: Breadly.'")
         api.press(ANN, second, "Reject")
         assert api.wait(lambda: second.text == "Rejected: add 'Buys rolls.'")
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         assert (first.keyboard, second.keyboard) == ([], [])
         assert api.count("answerCallbackQuery") == 3
         assert ask(api, gateway, ANN, "and now?") == "Understood."
@@ -106,5 +106,5 @@ def test_a_press_is_carried_out_once_when_its_receipt_is_lost(home: Path, api: B
         api.dropped.append("editMessageText")
         api.press(ANN, question, "Accept")
         assert api.wait(lambda: question.text.startswith("Noted"))
-        assert gateway.settle(20)
+        assert gateway.settle(60)
     assert MemoryStore.open(ann(home)).entries("user") == ("Preferred bakery: Breadly.",)

@@ -36,7 +36,7 @@ def test_what_is_only_heard_is_remembered_with_its_speaker_and_not_answered(home
     api.say(BOB, "@hermes_bot where is the key?", chat=GROUP)
     with running(home) as gateway:
         assert api.wait_for_texts(GROUP, 1) == ["Understood."]
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         [chat] = gateway.ledger.chats()
     with MemorySession.open(People(find_home(home)).home_of(chat.person), resume=chat.session) as session:
         said = [each["content"] for each in session.context.messages if each["role"] == "user"]
@@ -55,8 +55,8 @@ def test_memory_in_a_group_is_the_groups_and_not_that_of_whoever_speaks(home: Pa
     with running(home) as gateway:
         api.say(ANN, "@hermes_bot The picnic is on Sunday.", chat=GROUP)
         assert api.wait_for_texts(GROUP, 1) == ["Noted."]
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         api.say(BOB, "/memory@hermes_bot", chat=GROUP)
         assert "1. The picnic is on Sunday." in api.wait_for_texts(GROUP, 2)[1]
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         assert "new job" not in "".join(api.texts(GROUP))

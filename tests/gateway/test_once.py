@@ -57,7 +57,7 @@ def test_an_answer_that_a_dead_process_had_stored_is_delivered_without_asking_th
     with running(home) as gateway:
         number = api.say(ANN, "think")
         api.wait_for_texts(ANN, 1)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         entry = gateway.ledger.entry(gateway.ledger.database.row("SELECT id FROM inbox")[0])
         # As if the process had died between the end of the turn and the storing of its answer.
         with gateway.ledger.writing() as database:
@@ -69,7 +69,7 @@ def test_an_answer_that_a_dead_process_had_stored_is_delivered_without_asking_th
     assert entry.state == "done"
     with running(home) as gateway:
         assert api.wait_for_texts(ANN, 2) == ["Thought about it once."] * 2
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         assert gateway.ledger.database.rows("SELECT outcome FROM inbox") == [("answered before",)]
 
 
@@ -110,10 +110,10 @@ def test_a_turn_that_was_cut_off_goes_on_where_it_was(home: Path, api: BotApi, h
     left_behind(home, *had)
     with running(home) as gateway:
         assert api.wait_for_texts(ANN, 1) == ["The tickets are bought."]
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         api.say(ANN, "thank you")
         assert api.wait_for_texts(ANN, 2)[1] == "You are welcome."
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     with SessionDB.open(**conversations_of(person_home(find_home(home), "ann"))) as database:
         [session] = database.list_sessions()
         stored = [each.message for each in database.messages(session.id)]
@@ -188,7 +188,7 @@ def test_the_ledger_of_a_time_with_files_is_taken_into_the_database(
         People(find_home(home)).add(name)
     with running(home) as gateway:
         assert api.wait_for_texts(ANN, 1) == ["The tickets are bought."]
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         assert gateway.ledger.counts()["done"] == 1
         assert not gateway.ledger.store([(chat_key(asked, "ann"), "ann", asked)], time.time())
     assert (home / "gateway" / "gateway.db.moved").exists()
@@ -203,7 +203,7 @@ def test_few_open_conversations_serve_many_chats(home: Path, api: BotApi) -> Non
             api.say((ANN, BOB)[each % 2], f"message {each}")
         assert api.wait_for_texts(ANN, 6) == ["Understood."] * 6
         assert api.wait_for_texts(BOB, 6) == ["Understood."] * 6
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         assert len(gateway.conversations) <= 2
     for person in ("ann", "bob"):
         with SessionDB.open(str(home / "users" / person / "state.db")) as database:
@@ -212,18 +212,18 @@ def test_few_open_conversations_serve_many_chats(home: Path, api: BotApi) -> Non
 
 @pytest.mark.proves("gateway.drain")
 def test_a_gateway_that_cannot_wait_ends_at_once_and_the_next_one_answers(home: Path, api: BotApi) -> None:
-    prepare(home, api, [{"when": "", "text": "a slow answer " * 40, "pause": 0.05}], gateway="  drain_seconds: 0\n")
+    prepare(home, api, [{"when": "", "text": "a slow answer " * 40, "pause": 1}], gateway="  drain_seconds: 0\n")
     api.say(ANN, "begin")
     command = [sys.executable, "-m", "hermes", "--home", str(home), "gateway", "run"]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     assert api.wait(lambda: api.count("sendChatAction") > 0)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     assert api.texts(ANN) == []
     (home / "script.json").write_text('["An answer at last."]')
     with running(home) as gateway:
         assert api.wait_for_texts(ANN, 1) == ["An answer at last."]
-        assert gateway.settle(10)
+        assert gateway.settle(60)
 
 
 @pytest.mark.proves("gateway.once")
@@ -236,11 +236,11 @@ def test_a_note_is_removed_once_although_the_process_died_before_it_said_so(home
     with running(home) as gateway:
         number = api.say(ANN, "/memory forget 1")
         assert api.wait_for_texts(ANN, 1) == ["Forgotten: Ann sings."]
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         asked = Incoming(platform="telegram", update=str(number), chat=str(ANN), user=str(ANN), text="/memory forget 1")
         with gateway.ledger.writing() as database:
             database.run("UPDATE inbox SET state = 'new', message = ?", (json.dumps(asdict(asked)),))
     with running(home) as gateway:
         assert api.wait_for_texts(ANN, 2)[1] == "Forgotten: Ann sings."
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     assert MemoryStore.open(person_home(find_home(home), "ann")).entries("user") == ("Ann rows.", "Ann reads.")

@@ -41,7 +41,7 @@ def test_a_stranger_gets_one_answer_and_leaves_nothing_behind(home: Path, api: B
         [told] = api.wait_for_texts(STRANGER, 1)
         api.say(ANN, "hello")
         api.wait_for_texts(ANN, 1)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         assert len(api.texts(STRANGER)) == 1
     assert "hermes gateway pair" in told
     assert str(STRANGER) in told
@@ -120,7 +120,7 @@ def test_a_person_can_begin_anew_ask_for_help_and_see_the_status(home: Path, api
             assert ask(api, gateway, ANN, text) == "Understood."
         api.say(ANN, "", photo=[{"file_id": "x"}])
         assert api.wait(lambda: "I can only read text." in api.texts(ANN))
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     with SessionDB.open(str(home / "users" / "ann" / "state.db")) as database:
         sessions = database.list_sessions()
     assert [each.message_count for each in sessions] == [10, 2]
@@ -137,7 +137,7 @@ def test_stop_ends_the_running_answer_and_what_waits_is_answered_in_order(home: 
         api.say(ANN, "and then?")
         api.say(ANN, "/stop")
         assert api.wait(lambda: "Next." in api.texts(ANN))
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         answers = api.texts(ANN)
     assert answers[0].endswith("(stopped)")
     assert len(answers[0]) < 4000
@@ -225,7 +225,7 @@ class Receiver:
 
     def texts(self, count: int) -> list[str]:
         with self.changed:
-            assert self.changed.wait_for(lambda: len(self.taken) >= count, 20)
+            assert self.changed.wait_for(lambda: len(self.taken) >= count, 60)
             return [each["text"] for each in self.taken.values()]
 
 
@@ -248,7 +248,7 @@ def post(gateway: Gateway, document: Any, headers: dict[str, str] | None = None)
     assert gateway.webhooks is not None
     url = f"http://127.0.0.1:{gateway.webhooks.port}/webhook"
     given = signed(body) if headers is None else headers
-    return httpx.post(url, content=body, headers=given, timeout=20, trust_env=False).status_code
+    return httpx.post(url, content=body, headers=given, timeout=60, trust_env=False).status_code
 
 
 @pytest.mark.proves("gateway.webhook")
@@ -273,7 +273,7 @@ def test_the_generic_webhook_takes_signed_messages_once_and_sends_signed_answers
         assert receiver.texts(1) == ["Understood."]
         assert post(gateway, {**message, "id": "m2"}, {"authorization": f"Bearer {SECRET}"}) == 202
         assert receiver.texts(2) == ["Understood.", "Understood."]
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     assert receiver.attempts == 3
     assert list(receiver.taken) == ["m1.0", "m2.0"]
 
@@ -289,7 +289,7 @@ def test_clients_that_never_finish_a_request_do_not_block_the_webhook(
     with running(home, port=0) as gateway, ExitStack() as opened:
         assert gateway.webhooks is not None
         address = ("127.0.0.1", gateway.webhooks.port)
-        clients = [opened.enter_context(socket.create_connection(address, timeout=20)) for _ in range(6)]
+        clients = [opened.enter_context(socket.create_connection(address, timeout=60)) for _ in range(6)]
         for client, begun in zip(clients, [b"", b"", b"", b"", headers, headers + b"\r\nx"], strict=True):
             client.sendall(begun)
         assert post(gateway, {"id": "m1", "user": "u1", "text": "hello"}) == 202
@@ -314,7 +314,7 @@ def test_a_conversation_goes_on_on_another_platform_for_the_same_person_only(
         post(gateway, {"id": "a2", "user": "u1", "text": "where were we?"})
         receiver.texts(3)
         ask(api, gateway, ANN, "something else")
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         ask(api, gateway, ANN, "/continue")
         ask(api, gateway, ANN, "back in the garden")
     with SessionDB.open(**conversations_of(person_home(find_home(home), "ann"))) as database:

@@ -88,7 +88,7 @@ def ask(server: Any, gateway: Gateway, user: int, text: str) -> str:
     before = len(server.texts(chat))
     server.say(user, text)
     server.wait_for_texts(chat, before + 1)
-    assert gateway.settle(20)
+    assert gateway.settle(60)
     return "\n".join(server.texts(chat)[before:])
 
 
@@ -151,7 +151,7 @@ def test_a_lost_connection_is_made_again_and_what_was_said_meanwhile_is_answered
         server.say(ANN, "question 1")
         server.say(ANN, "question 2")
         assert server.wait_for_texts(server.chat(ANN), 3) == ["answer 0", "answer 1", "answer 2"]
-        assert gateway.settle(20)
+        assert gateway.settle(60)
 
 
 @pytest.mark.proves("gateway.platforms", "gateway.once")
@@ -185,7 +185,7 @@ def test_a_long_answer_with_code_and_a_table_comes_in_pieces_that_are_taken(home
     with connected(home, server) as gateway:
         server.say(ANN, "all of it")
         assert server.wait(lambda: "The end." in "".join(server.texts(server.chat(ANN))))
-        assert gateway.settle(20)
+        assert gateway.settle(60)
     pieces = server.texts(server.chat(ANN))
     shown = "\n".join(pieces).replace("&lt;", "<").replace("&amp;", "&")
     assert len(pieces) >= 3
@@ -210,7 +210,7 @@ def test_what_waits_for_a_person_has_buttons(home: Path, server: Any) -> None:
         first, second = [each for each in server.said if each.buttons]
         assert list(first.buttons) == ["Accept", "Reject", "Show"]
         server.press(BOB, first, "Accept")  # a forged press: bob, on ann's message
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         assert list(first.buttons) == ["Accept", "Reject", "Show"]  # it changes nothing, not even what she sees
         server.press(ANN, first, "Show")
         assert server.wait(lambda: list(first.buttons) == ["Accept", "Reject"])
@@ -218,7 +218,7 @@ def test_what_waits_for_a_person_has_buttons(home: Path, server: Any) -> None:
         assert server.wait(lambda: first.text.startswith("Noted: add"))
         server.press(ANN, second, "Reject")
         assert server.wait(lambda: second.text.startswith("Rejected"))
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         assert (first.buttons, second.buttons) == ({}, {})
     assert MemoryStore.open(ann).entries("user") == ("Preferred bakery: Breadly.",)
 
@@ -231,7 +231,7 @@ def test_in_a_group_those_who_turn_to_the_bot_are_answered_once(home: Path, serv
         server.say(BOB, "just talking", group=True)
         server.say(ANN, "what do you think?", group=True, mention=True)
         assert server.wait_for_texts(server.group, 1) == ["Understood."]
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         assert gateway.ledger.counts()["done"] == 1
         [chat] = gateway.ledger.chats()
     with MemorySession.open(People(find_home(home)).home_of(chat.person), resume=chat.session) as session:
@@ -290,7 +290,7 @@ def test_a_mail_is_answered_in_its_thread_as_text_and_html(home: Path, server: M
             ANN, "Will it rain?\n\nOn Monday, Hermes <hermes@bot.example> wrote:\n> It is dry.\n\n-- \nAnn Smith"
         )
         server.wait_for_texts(server.chat(ANN), 1)
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         [chat] = gateway.ledger.chats()
     [answer] = server.answers
     assert (answer["Subject"], answer["In-Reply-To"], answer["Auto-Submitted"]) == (

@@ -48,7 +48,7 @@ def test_whatever_breaks_in_a_turn_is_told_and_logged_and_holds_nobody_up(
         [told] = api.wait_for_texts(ANN, 1)
         api.say(ANN, "/help")
         api.wait_for_texts(ANN, 2)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     assert "the operator has to look at it (message 1 in the log)" in told
     assert "plug-in" not in told
     assert "a plug-in of somebody else" in caplog.text
@@ -91,7 +91,7 @@ def test_an_overnight_pile_larger_than_the_window_is_compacted_before_the_model_
     api.say(ANN, "and now?")
     with running(home, open_agent=open_agent) as gateway:
         [answer] = api.wait_for_texts(ANN, 1)
-        assert gateway.settle(20)
+        assert gateway.settle(60)
     assert answer.startswith("Good morning.")
     assert "compacted" in answer.lower()
     [request] = model.requests
@@ -120,7 +120,7 @@ def test_a_pile_that_cannot_be_compacted_stays_as_it_is_and_the_person_is_told(h
         api.say(ANN, "and now?")
         with running(home, open_agent=open_agent) as gateway:
             [answer] = api.wait_for_texts(ANN, 1)
-            assert gateway.settle(20)
+            assert gateway.settle(60)
         after = [each.message["content"] for each in database.messages(session)]
         live = Contexts(database).live(session)
     assert "could not be shortened" in answer
@@ -140,7 +140,7 @@ def test_a_model_that_cannot_be_reached_is_told_and_the_next_message_is_answered
     with running(home, open_agent=open_agent) as gateway:
         api.say(ANN, "hello")
         [told] = api.wait_for_texts(ANN, 1)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         api.say(ANN, "hello?")
         assert api.wait_for_texts(ANN, 2)[1] == "Back again."
     assert "cannot be reached" in told
@@ -184,7 +184,7 @@ def test_after_the_idle_time_a_chat_starts_over_and_says_so(home: Path, api: Bot
             before = len(api.texts(ANN))
             api.say(ANN, text)
             api.wait_for_texts(ANN, before + 1)
-            assert gateway.settle(10)
+            assert gateway.settle(60)
         clock.now += 3600
         gateway.conversations.close_finished(gateway.directory.knows)
         assert len(gateway.conversations) == 0
@@ -235,7 +235,7 @@ def test_the_status_says_what_runs_and_what_waits(home: Path, api: BotApi, herme
     with running(home) as gateway:
         api.say(ANN, "hello")
         api.wait_for_texts(ANN, 1)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         gateway._write_status()
         status = hermes("gateway", "status", "--json")
         shown = hermes("gateway", "status").out
@@ -272,7 +272,7 @@ def test_a_gateway_that_is_stopped_finishes_what_it_has_begun(home: Path, api: B
     assert "careful answer" in api.texts(ANN)[0]
     with running(home) as gateway:
         api.wait_for_texts(BOB, 1)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     assert [len(api.texts(chat)) for chat in (ANN, BOB)] == [1, 1]
 
 
@@ -300,8 +300,8 @@ def test_workers_keep_the_order_of_each_and_try_again_what_asks_for_it() -> None
     workers = Workers(work, most=4)
     for number in range(100):
         workers.add(f"key {number % 5}", number)
-    assert workers.settle(20)
-    assert workers.close(5)
+    assert workers.settle(60)
+    assert workers.close(60)
     for key in range(5):
         seen = [number for number in dict.fromkeys(handled) if number % 5 == key]
         assert seen == sorted(seen)
@@ -314,16 +314,16 @@ def test_a_chat_does_not_wait_behind_one_that_came_just_before() -> None:
 
     def work(number: int) -> None:
         if number:
-            together.wait(20)
+            together.wait(60)
 
     workers = Workers(work, most=2)
     for _ in range(50):
         workers.add("first", 0)  # leaves a thread idle
-        assert workers.settle(20)
+        assert workers.settle(60)
         workers.add("ann", 1)
         workers.add("bob", 2)
-        assert workers.settle(20)
-    assert workers.close(20)
+        assert workers.settle(60)
+    assert workers.close(60)
 
 
 @pytest.mark.internal("a wake-up that reaches somebody who waits for the end must not be lost to the workers")
@@ -331,7 +331,7 @@ def test_what_comes_while_somebody_waits_until_all_is_done_is_begun() -> None:
     hold, before = threading.Event(), sys.getswitchinterval()
 
     def work(event: threading.Event) -> None:
-        event.wait(20) if event is hold else event.set()
+        event.wait(60) if event is hold else event.set()
 
     workers = Workers(work, most=2)
     workers.add("long", hold)
@@ -343,10 +343,10 @@ def test_what_comes_while_somebody_waits_until_all_is_done_is_begun() -> None:
         for number in range(2_000):
             done = threading.Event()
             workers.add(f"short {number}", done)
-            assert done.wait(10)
+            assert done.wait(60)
     finally:
         sys.setswitchinterval(before)
         hold.set()
     for each in waiting:
         each.join()
-    assert workers.close(20)
+    assert workers.close(60)

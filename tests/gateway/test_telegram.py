@@ -27,7 +27,7 @@ def test_a_message_is_answered_and_acknowledged_only_after_it_is_stored(home: Pa
     with running(home) as gateway:
         assert api.wait_for_texts(ANN, 1) == ["Understood."]
         assert api.wait(lambda: not api.updates)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         assert gateway.ledger.cursor("telegram") == str(number)
         assert gateway.ledger.counts() == {"new": 0, "running": 0, "answered": 0, "done": 1}
     offsets = [fields.get("offset") for name, fields in api.calls if name == "getUpdates"]
@@ -51,7 +51,7 @@ def test_what_telegram_fails_at_is_tried_again_and_said_once(home: Path, api: Bo
     api.say(ANN, "hello")
     with running(home) as gateway:
         assert api.wait_for_texts(ANN, 1) == ["Understood."]
-        assert gateway.settle(20)
+        assert gateway.settle(60)
         assert api.texts(ANN) == ["Understood."]
 
 
@@ -72,7 +72,7 @@ def test_somebody_who_blocked_the_bot_holds_nobody_up(home: Path, api: BotApi) -
     with running(home) as gateway:
         api.say(ANN, "hello")
         assert api.wait(lambda: "sendMessage" in called(api, "sendMessage"))
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         api.say(BOB, "hello")
         assert api.wait_for_texts(BOB, 1) == ["Understood."]
         rows = gateway.ledger.database.rows("SELECT outcome FROM inbox ORDER BY id")
@@ -86,7 +86,7 @@ def test_an_answer_grows_in_its_message_while_it_is_written(home: Path, api: Bot
     api.say(ANN, "go")
     with running(home) as gateway:
         assert api.wait(lambda: words in api.texts(ANN))
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     [message] = api.sent
     assert len(message.texts) > 3
     assert message.texts[0] == "…"
@@ -111,7 +111,7 @@ def test_an_answer_whose_receipt_is_lost_is_not_given_twice(home: Path, api: Bot
     api.say(ANN, "hello")
     with running(home) as gateway:
         api.wait_for_texts(ANN, 1)
-        assert gateway.settle(20)
+        assert gateway.settle(60)
     assert api.texts(ANN) == ["Understood."]
     assert api.dropped == []
 
@@ -123,7 +123,7 @@ def test_a_long_answer_comes_in_pieces_that_telegram_takes(home: Path, api: BotA
     api.say(ANN, "tell me everything")
     with running(home) as gateway:
         assert api.wait(lambda: "Paragraph 19" in "".join(api.texts(ANN)))
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     pieces = api.texts(ANN)
     assert len(pieces) >= 6
     assert "\n\n".join(pieces) == long
@@ -176,7 +176,7 @@ def test_an_answer_in_markdown_is_formatted(home: Path, api: BotApi) -> None:
     api.say(ANN, "the plan, please")
     with running(home) as gateway:
         (shown,) = api.wait_for_texts(ANN, 1)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     assert api.sent[0].formatted[-1] == FORMATTED
     assert shown.startswith("Plan & <costs>\n\nBold, italic, gone, a < b and a link.")
     assert api.problems == []
@@ -189,7 +189,7 @@ def test_what_telegram_cannot_parse_is_sent_as_it_was_written(home: Path, api: B
     api.say(ANN, "hello")
     with running(home) as gateway:
         assert api.wait_for_texts(ANN, 1) == ["Some **bold** words."]
-        assert gateway.settle(10)
+        assert gateway.settle(60)
 
 
 @pytest.mark.proves("gateway.telegram_format", "gateway.telegram_split")
@@ -203,7 +203,7 @@ def test_a_long_answer_with_code_and_tables_is_formatted_in_every_piece(home: Pa
     api.say(ANN, "all of it")
     with running(home) as gateway:
         assert api.wait(lambda: "The end." in "".join(api.texts(ANN)))
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     everything = "\n".join(api.texts(ANN))
     assert [each for each in range(150) if f"value_{each} = compute({each})  # a line of code" not in everything] == []
     inside = [each.formatted[-1] for each in api.sent if "value_" in each.formatted[-1]]
@@ -226,7 +226,7 @@ def test_by_webhook_an_update_is_taken_once_and_only_with_the_secret(home: Path,
         assert api.push({"message": {}}) == 400
         assert [api.push(update) for _ in range(3)] == [200, 200, 200]
         assert api.wait_for_texts(ANN, 1) == ["Understood."]
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         assert api.texts(ANN) == ["Understood."]
     assert called(api, "getUpdates") == []
 
@@ -242,7 +242,7 @@ def test_in_a_group_only_those_who_turn_to_the_bot_are_answered(home: Path, api:
     api.say(ANN, "/help@Hermes_bot", chat=group)
     with running(home) as gateway:
         assert api.wait_for_texts(group, 3)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         answers = api.texts(group)
         keys = {chat.key for chat in gateway.ledger.chats()}
     assert sorted(answers)[:2] == ["Here.", "Here."]
@@ -260,7 +260,7 @@ def test_each_topic_of_a_group_is_a_conversation_of_its_own_and_answered_there(h
         for number, topic in enumerate((7, 8, 7)):
             api.say(ANN, "@hermes_bot hello", chat=group, is_topic_message=True, message_thread_id=topic)
             assert api.wait_for_texts(group, number + 1)
-            assert gateway.settle(10)
+            assert gateway.settle(60)
         keys = {chat.key for chat in gateway.ledger.chats()}
         assert len(gateway.conversations) == 1
     assert [each.fields["message_thread_id"] for each in api.sent] == [7, 8, 7]
@@ -281,7 +281,7 @@ def test_a_group_can_be_answered_always_or_never(home: Path, api: BotApi, mode: 
     with running(home) as gateway:
         api.wait_for_texts(BOB, 1)
         api.wait_for_texts(group, len(answers))
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     assert api.texts(group) == answers
 
 
@@ -293,7 +293,7 @@ def test_what_is_private_is_not_shown_to_a_group(home: Path, api: BotApi) -> Non
         api.say(ANN, f"{command.split()[0]}@hermes_bot {command.partition(' ')[2]}", chat=group)
     with running(home) as gateway:
         answers = api.wait_for_texts(group, 3)
-        assert gateway.settle(10)
+        assert gateway.settle(60)
     assert {answer.partition(";")[0] for answer in answers} == {"That is about you, and everybody here would read it"}
 
 
@@ -307,5 +307,5 @@ def test_an_update_that_makes_no_sense_stops_nobody(home: Path, api: BotApi) -> 
     api.say(BOB, "hello")
     with running(home) as gateway:
         assert api.wait_for_texts(BOB, 1) == ["Understood."]
-        assert gateway.settle(10)
+        assert gateway.settle(60)
         assert gateway.ledger.cursor("telegram") == "6001"

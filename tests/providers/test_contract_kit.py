@@ -120,7 +120,7 @@ def test_a_plug_in_that_does_not_bear_a_process_of_its_own_is_found(tmp_path: Pa
     place = str(install(tmp_path / "theirs", "ledger", odd))
 
     class Contract(PluginContract):
-        seconds = 2.0
+        seconds = 30.0
         folder = place
 
     with pytest.raises(AssertionError, match="its process ended with status 1"):

@@ -50,7 +50,7 @@ def test_one_slow_provider_does_not_cost_the_others_their_recall(home: Path) -> 
     slow, quick, gate = Notebook("slow"), Notebook("quick"), Gate()
     quick.facts = slow.facts = ["Tea is warm."]
     slow.in_prefetch = gate.wait
-    use(home, slow, quick, recall_timeout=0.2)
+    use(home, slow, quick, recall_timeout=2)
     with MemorySession.open(home) as session:
         assert "Tea is warm." in session.prepare_turn("tea").messages[-1]["content"]
         session.finish_turn("ok")
@@ -186,7 +186,7 @@ def test_a_compaction_asks_the_provider_and_tells_it(home: Path, notebook: Noteb
 @pytest.mark.proves("providers.deadline")
 def test_a_turn_never_waits_longer_than_the_deadline(home: Path, notebook: Notebook) -> None:
     gate = Gate()
-    use(home, notebook, recall_timeout=0.2, provider_drain_timeout=0.2)
+    use(home, notebook, recall_timeout=1, provider_drain_timeout=0.2)
     with MemorySession.open(home) as session:
         notebook.in_prefetch = gate.wait
         session.prepare_turn("tea")

@@ -240,7 +240,7 @@ class SlowThinker(HonchoService):
 
     def answer(self, asked: Asked) -> tuple[int, Any]:
         if asked.path.endswith("/chat"):
-            self.released.wait(10)
+            self.released.wait(60)
         return super().answer(asked)
 
 

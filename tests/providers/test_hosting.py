@@ -46,7 +46,7 @@ def test_every_misdeed_is_tried() -> None:
 @pytest.mark.proves("providers.process.holds", "providers.deadline", "providers.notices")
 @pytest.mark.parametrize("misdeed", HANGS)
 def test_one_that_hangs_costs_its_deadline_is_ended_and_comes_back(home: Path, misdeed: str) -> None:
-    configure(home, recall_timeout=0.4, provider_tool_timeout=0.4)
+    configure(home, recall_timeout=1, provider_tool_timeout=1)
     with MemorySession.open(home) as session:
         eventually(lambda: recalls(session))
         first = process_of(session)
@@ -128,7 +128,7 @@ def test_too_much_text_forged_fences_noise_and_calls_back_are_harmless(
 @pytest.mark.proves("providers.process.holds", "providers.tools.fail")
 @pytest.mark.parametrize("misdeed", ["keeps the interpreter", "crashes", "returns bytes", "returns a gigabyte"])
 def test_a_tool_that_misbehaves_is_an_error_for_the_model(home: Path, misdeed: str) -> None:
-    configure(home, provider_tool_timeout=5 if misdeed == "returns a gigabyte" else 0.5)
+    configure(home, provider_tool_timeout=5 if misdeed == "returns a gigabyte" else 1)
     with MemorySession.open(home) as session:
         session.prepare_turn("ask it")
         order(home, handle_tool_call=misdeed)

@@ -167,7 +167,7 @@ def test_what_cannot_leave_the_process_is_told_with_the_way_out(home: Path, curi
 @pytest.mark.proves("providers.process.private")
 @pytest.mark.parametrize("misdeed", ["", "keeps the interpreter"])
 def test_it_goes_when_the_program_is_killed_whatever_it_is_doing(home: Path, misdeed: str) -> None:
-    configure(home, recall_timeout=0.5)
+    configure(home, recall_timeout=2)
     if misdeed:
         order(home, prefetch=misdeed)
     code = (
@@ -231,7 +231,7 @@ def test_it_starts_from_a_folder_that_is_gone(home: Path, tmp_path: Path, monkey
 
 @pytest.mark.proves("providers.process", "providers.shutdown")
 def test_it_goes_with_its_session_also_when_it_will_not(home: Path) -> None:
-    configure(home, provider_drain_timeout=0.2, provider_tool_timeout=1)
+    configure(home, provider_drain_timeout=0.2, provider_tool_timeout=2)
     with MemorySession.open(home) as session:
         assert recalls(session)
         decent = process_of(session)

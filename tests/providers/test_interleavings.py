@@ -123,7 +123,7 @@ def test_a_slow_recall_that_returns_after_the_switch_is_nobodys(tmp_path: Path) 
     found: list[str] = []
     asking = threading.Thread(target=lambda: found.append(manager.prefetch_all("tea", session_id="s1")))
     asking.start()
-    assert gate.reached.wait(10)
+    assert gate.reached.wait(60)
     manager.on_session_switch("s2", reason="new")
     gate.open()
     asking.join()

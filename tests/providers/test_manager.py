@@ -21,13 +21,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-DEADLINE = 0.15
-PATIENT = Limits(recall_seconds=5.0, drain_seconds=5.0)  # for what must answer even on a busy machine
-QUICK = Limits(recall_seconds=DEADLINE, tool_seconds=DEADLINE, drain_seconds=DEADLINE)
+PATIENT = Limits(recall_seconds=30, tool_seconds=30, drain_seconds=30)  # for what answers, even on a busy machine
+QUICK = Limits(recall_seconds=0.5, tool_seconds=0.5, drain_seconds=0.5)  # for what hangs
 
 
 def managed(home: Path, *providers: Any, **more: Any) -> MemoryManager:
-    manager = MemoryManager(str(home), **{"limits": QUICK, "several": True, **more})
+    manager = MemoryManager(str(home), **{"limits": PATIENT, "several": True, **more})
     for each in providers:
         manager.add_provider(each)
     manager.initialize_all("s1", platform="cli")
@@ -79,7 +78,7 @@ MISDEEDS: dict[str, Callable[[], Any]] = {
 def test_whatever_recall_returns_or_raises_the_turn_goes_on(tmp_path: Path, misdeed: str) -> None:
     book, decent = Notebook(), Notebook("decent")
     decent.facts = ["Tea is green."]
-    manager = managed(tmp_path, book, decent, limits=PATIENT)
+    manager = managed(tmp_path, book, decent)
     book.prefetch = lambda *_, **__: MISDEEDS[misdeed]()  # type: ignore[method-assign]
     for _ in range(2):
         found = manager.prefetch_all("tea", session_id="s1")
@@ -93,7 +92,7 @@ def test_whatever_recall_returns_or_raises_the_turn_goes_on(tmp_path: Path, misd
 def test_of_a_mountain_of_text_only_the_beginning_is_kept(tmp_path: Path) -> None:
     mountain = "tea is warm " * (1 << 24)
     book = Notebook()
-    manager = managed(tmp_path, book, limits=PATIENT)
+    manager = managed(tmp_path, book)
     book.prefetch = lambda *_, **__: mountain  # type: ignore[method-assign]
     found = manager.prefetch_all("tea", session_id="s1")
     assert 1000 < len(found) < 20_000
@@ -108,7 +107,7 @@ def test_one_slow_answer_worries_nobody_whoever_looked_at_the_clock(tmp_path: Pa
 
     told: list[str] = []
     backoff = Backoff(failures=3, first_pause=0.0)
-    manager = managed(tmp_path, Slow("slow"), limits=PATIENT, tell=told.append, backoff=backoff)
+    manager = managed(tmp_path, Slow("slow"), tell=told.append, backoff=backoff)
     counts = []
     for _ in range(4):
         manager.prefetch_all("tea")
@@ -122,6 +121,7 @@ def test_one_slow_answer_worries_nobody_whoever_looked_at_the_clock(tmp_path: Pa
 def test_a_provider_that_never_returns_costs_one_deadline_and_then_nothing(tmp_path: Path) -> None:
     book, gate = Notebook(), Gate()
     manager = managed(tmp_path, book)
+    manager.limits = QUICK
     book.in_prefetch = gate.wait
     for _ in range(4):
         assert manager.prefetch_all("tea", session_id="s1") == ""
@@ -139,7 +139,7 @@ def test_a_provider_that_never_returns_costs_one_deadline_and_then_nothing(tmp_p
 def test_a_hook_that_hangs_holds_nobody_up(tmp_path: Path, member: str) -> None:
     book, gate = Notebook(), Gate()
     setattr(book, member, lambda *_, **__: gate.wait())
-    manager = managed(tmp_path, book)
+    manager = managed(tmp_path, book, limits=QUICK)
     manager.build_system_prompt()
     manager.sync_all("one", "two", session_id="s1")
     manager.prefetch_all("tea", session_id="s1")
@@ -177,7 +177,7 @@ def test_a_provider_that_calls_back_gets_nothing_and_blocks_nothing(tmp_path: Pa
 def test_a_provider_that_keeps_failing_is_left_alone_and_tried_again_after_a_pause(tmp_path: Path) -> None:
     told: list[str] = []
     book = Notebook()
-    manager = managed(tmp_path, book, tell=told.append, backoff=Backoff(first_pause=0.02, longest_pause=0.05))
+    manager = managed(tmp_path, book, tell=told.append, backoff=Backoff(first_pause=1, longest_pause=1))
     book.in_prefetch = lambda: _throw(RuntimeError("boom"))
     for _ in range(10):
         manager.prefetch_all("tea", session_id="s1")
@@ -211,7 +211,7 @@ def test_what_waits_is_delivered_within_the_running_conversation_without_being_a
 
     book.sync_turn = noted  # type: ignore[method-assign]
     book.down = None
-    assert delivered.wait(10)
+    assert delivered.wait(60)
     manager.shutdown_all()
     assert [turn[0] for turn in book.turns] == ["one"]
 

@@ -73,5 +73,5 @@ def ask(api: BotApi, gateway: Gateway, user: int, text: str) -> str:
     before = len(api.texts(user))
     api.say(user, text)
     api.wait_for_texts(user, before + 1)
-    assert gateway.settle(20)
+    assert gateway.settle(60)
     return "\n".join(api.texts(user)[before:])

@@ -84,7 +84,7 @@ class ServiceScenarios:
         manager.shutdown_all()
 
     def started(self, home: Path, told: list[str], **identity: Any) -> MemoryManager:
-        limits = Limits(recall_seconds=self.slowest, tool_seconds=5.0, drain_seconds=5.0)
+        limits = Limits(recall_seconds=self.slowest, tool_seconds=self.slowest, drain_seconds=self.slowest)
         backoff = Backoff(first_pause=0.01, longest_pause=0.05)
         manager = MemoryManager(str(home), limits=limits, tell=told.append, backoff=backoff)
         manager.add_provider(load_provider(self.name, str(home)))
@@ -181,7 +181,7 @@ class ServiceScenarios:
     def test_an_outage_in_a_conversation_is_told_once_and_made_good_in_it(
         self, service: WireService, home: Path
     ) -> None:
-        (home / "config.yaml").write_text(f"memory:\n  provider: {self.name}\n  recall_timeout: 1\n", encoding="utf-8")
+        (home / "config.yaml").write_text(f"memory:\n  provider: {self.name}\n  recall_timeout: 20\n", encoding="utf-8")
         with MemorySession.open(home) as session:
             self._turn(session, "hello there", "hi")
             service.trouble = "down"
