@@ -284,6 +284,8 @@ def test_an_import_is_taken_back_without_a_trace(db: SessionDB, engine: dict[str
     following = db.append(kept, {"role": "user", "content": "later"})
     assert db.messages(kept)[-1].id == following
     assert unfinished_imports(db) == []
+    with RecordedDB.open(**engine, name="second") as recorded:  # the first one has given its place back
+        said(recorded, "and one more")
 
 
 def test_figures_tell_what_is_stored(db: SessionDB) -> None:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hermes.base.errors import StorageError, WriteRefused
+from hermes.base.errors import LockTimeout, StorageError, WriteRefused
 from hermes.conversations.database import SessionDB
+from hermes.conversations.recorded_import import RecordedDB
 from soak import isolation
 from soak.common import Options
 
@@ -58,6 +59,30 @@ def _asked(address: str, person: str | None, sql: str, values: tuple[Any, ...] =
             connection.execute("SELECT set_config('hermes.person', %s, true)", (person,))
         found: list[Any] = connection.execute(sql, values).fetchall()
         return found
+
+
+@pytest.mark.proves("storage.contract")
+def test_an_import_that_goes_on_for_long_keeps_its_place_and_one_that_lost_it_adds_nothing(postgres: str) -> None:
+    message = [{"role": "user", "content": "one more"}]
+    with RecordedDB.open(postgres, owner="importer", name="long") as long:
+        session = long.create_session()
+        _minutes_pass(postgres, 9)
+        long.append_many(session, message)
+        _minutes_pass(postgres, 9)
+        with pytest.raises(LockTimeout), RecordedDB.open(postgres, owner="importer", name="other"):
+            pass
+        _minutes_pass(postgres, 9)
+        with RecordedDB.open(postgres, owner="importer", name="other"), pytest.raises(LockTimeout):
+            long.append_many(session, message)
+        assert len(long.messages(session)) == 1
+
+
+def _minutes_pass(address: str, minutes: int) -> None:
+    """Makes everything that was stored until now this much older."""
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE hermes.documents SET updated_at = updated_at - make_interval(mins => %s)", (minutes,)
+        )
 
 
 @pytest.mark.proves("storage.isolation")

@@ -14,7 +14,7 @@ from hermes.conversations.database import SessionDB
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hermes.conversations.search.reranker import FindReranker
     from hermes.conversations.search.semantic import Find
@@ -63,6 +63,7 @@ class RecordedDB(SessionDB):
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._held = contextlib.ExitStack()
+        self._stay: Callable[[], None] | None = None
         self._name = ""
         self._about = ""
         self._first = self._following = 0
@@ -103,15 +104,17 @@ class RecordedDB(SessionDB):
         return db
 
     def _begin(self, name: str, about: str) -> None:
-        self._held.enter_context(self.store.undo.alone(_LOCK_TIMEOUT))
+        self._stay = self._held.enter_context(self.store.undo.alone(_LOCK_TIMEOUT))
         self._numbers = self.store.undo.numbers()
         self._name, self._about = name, about
         steps = self.store.meta_from(self._prefix())
         self._first = self._following = int(steps[-1][0]) + 1 if steps else 0
 
     def close(self) -> None:
-        super().close()
-        self._held.close()
+        try:
+            self._held.close()
+        finally:
+            super().close()
 
     @contextlib.contextmanager
     def bulk(self) -> Iterator[None]:
@@ -180,6 +183,8 @@ class RecordedDB(SessionDB):
             if self._step is not None:
                 yield self._step
                 return
+            if self._stay is not None:
+                self._stay()
             step = self._step = _Step()
             try:
                 yield step

@@ -114,8 +114,8 @@ def move_person(home: Home, address: str, *, there: bool, progress: Callable[[in
         ):
             moved = move(source, target, progress)
     rows, (files, names) = PostgresDocuments(address, whose(home)), documents_in(home)
-    # Documents below gateway/ describe the gateway that runs now; they mean nothing in the files.
-    stored = [name for name in rows.every() if not name.startswith(f"{_GATEWAY}/")]
+    # Documents below gateway/ and leases describe what runs now; they mean nothing in the files.
+    stored = [name for name in rows.every() if not name.startswith((f"{_GATEWAY}/", "."))]
     held, new = move_documents(files, names, rows) if there else move_documents(rows, stored, files)
     messages = _move_ledger(home, address, there=there)
     return {**vars(moved), "documents": held, "documents_copied": new, "gateway_messages": messages}

@@ -161,8 +161,8 @@ class Undo(Protocol):
     def cut(self, row: Mapping[str, Any]) -> None:
         """Restores a session to this row, without the messages that came later."""
 
-    def alone(self, timeout: float) -> AbstractContextManager[object]:
-        """Keeps other imports into the same place out."""
+    def alone(self, timeout: float) -> AbstractContextManager[Callable[[], None] | None]:
+        """Keeps other imports into the same place out; if it gives a function, call it in each transaction to stay."""
 
     def is_running(self) -> bool:
         """Whether an import holds the place."""

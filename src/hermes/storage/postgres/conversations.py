@@ -17,6 +17,7 @@ from hermes.base.words import Words
 from hermes.storage.conversations import FIELDS, MESSAGES, Conversations, Maintenance, Summaries
 from hermes.storage.images import IMAGES, Images
 from hermes.storage.postgres.database import WAIT_SECONDS, PersonDatabase, person_named
+from hermes.storage.postgres.documents import PostgresLease
 from hermes.storage.postgres.search import PostgresIndex, PostgresVectors, Terms, terms_of
 from hermes.storage.records import (
     BLOCK_BITS,
@@ -28,7 +29,7 @@ from hermes.storage.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hermes.storage.ports import Summary
     from hermes.storage.records import Row
@@ -88,6 +89,7 @@ _KEEP_META = """
     ON CONFLICT (person, key) DO UPDATE SET kind = excluded.kind, value = excluded.value
 """
 _WITH_IMAGES = "SELECT extra FROM messages WHERE person = %s AND position(%s::bytea IN extra) > 0"
+_IMPORTING = ".importing"
 _LEASE_SECONDS = 600.0  # after which an import whose process died no longer keeps others out
 _TABLES = (
     *("messages", "vocabulary", "blocks", "vectors", "summaries", "session_details", "sessions", "meta", "images"),
@@ -414,22 +416,25 @@ class PostgresUndo:
             self._store.forget_words(words)
 
     @contextlib.contextmanager
-    def alone(self, timeout: float) -> Iterator[None]:
+    def alone(self, timeout: float) -> Iterator[Callable[[], None]]:
         """Takes a lease, because a lock would occupy a connection for as long as the import runs."""
-        mine = {"until": time.time() + _LEASE_SECONDS}
-        with self._store.transaction():
-            if self.is_running():
+        lease = self._lease()
+
+        def renew() -> None:
+            if not lease.take():
                 raise LockTimeout("another import into these conversations is running; wait until it has ended")
-            self._store.set_meta("importing", json.dumps(mine))
+
+        renew()
         try:
-            yield
+            yield renew
         finally:
-            if not self._database.is_closed:
-                self._store.set_meta("importing", None)
+            lease.give_back()
 
     def is_running(self) -> bool:
-        lease = self._store.get_meta("importing")
-        return lease is not None and json.loads(lease)["until"] > time.time()
+        return self._lease().is_taken()
+
+    def _lease(self) -> PostgresLease:
+        return PostgresLease(self._database, _IMPORTING, _LEASE_SECONDS)
 
 
 # Images, the summaries that a context engine keeps, and the size of a person's conversations in PostgreSQL.
