@@ -44,12 +44,13 @@ def _curated(given: argparse.Namespace, context: ui.Context) -> Figures:
 
 
 def _prefix(given: argparse.Namespace, context: ui.Context) -> Figures:
+    del context
     from benchmarks.prefix import TURNS, run
 
     progress = ui.Progress("talking", TURNS)
     progress.update(0)  # the first turn alone may take minutes
     try:
-        return run(given.model, context.home.root, progress.update)
+        return run(given.model, progress.update)
     finally:
         progress.close()
 

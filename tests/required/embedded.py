@@ -9,12 +9,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "embedded.ends": ("the embedded server ends with the process that started it, however that ends", "product"),
     "embedded.remedy": ("a model that is not installed or not known is an error that says what to do", "product"),
     "embedded.bench": ("what the frozen prompt saves is measured beside a prompt that is rebuilt each turn", "product"),
-    "embedded.calls": ("calls a small model writes as text become calls; half a call stays a text", "product"),
     "embedded.template": (
-        "after a memory change the next session's first prompt still begins with all tools",
+        "with our template, the first prompt after a memory change still begins with all tools",
         "product",
     ),
-    "embedded.fetch": ("weights are fetched whole, checked, once, and privately, or not at all", "product"),
     "embedded.list": ("the models that can be talked to from here are listed, with what is missing", "product"),
     "embedded.threads": ("a busy machine gives the embedded model one thread", "product"),
 }

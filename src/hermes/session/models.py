@@ -171,12 +171,8 @@ def _embedded(settings: Settings, name: str) -> Model | None:
     if name != "local" and not name.startswith("local/"):
         return None
     from hermes.llm.embedded import EmbeddedModel
-    from hermes.settings.home import PROFILES
 
-    folder = os.path.dirname(settings.path)
-    above, profiles = os.path.split(os.path.dirname(folder))
-    root = above if profiles == PROFILES else folder  # profiles share the weights
-    return EmbeddedModel(name, home=root, threads=settings.integer("model.threads"))
+    return EmbeddedModel(name, threads=settings.integer("model.threads"))
 
 
 def _script(settings: Settings, name: str) -> str:

@@ -16,7 +16,7 @@ from hermes.cli import ui
 from hermes.cli.chat.editor import Editor, Typeahead
 from hermes.cli.chat.screen import TurnView, compacted_in_words
 from hermes.cli.sessions import named, one_line, open_existing, receipt_lines
-from hermes.llm.embedded import MODELS
+from hermes.llm.embedded import LIMITS, NAME
 from hermes.memory.store import MemoryStore, usage
 from hermes.session.approvals import PendingWrites, changed, described, is_cut, origins, waiting_in_words
 from hermes.session.models import script_from_here
@@ -151,8 +151,8 @@ class Chat:
         self.screen.fitted(" · ".join(filter(None, [f"prompt frozen, {points}", self.memory_use()])), "dim")
         if count := self.pending.count():
             self.screen.line(f"{waiting_in_words(count)} (/pending)", "dim")
-        if model.name in MODELS:
-            self.screen.line(f"This is {MODELS[model.name].limits}.", "dim")
+        if model.name == NAME:
+            self.screen.line(f"This is {LIMITS}.", "dim")
 
     def show_last_exchange(self) -> None:
         """Shows the last question and answer of a conversation that is being resumed."""
@@ -219,7 +219,7 @@ class Chat:
         if command == "/resume":
             return [each.title for each in self.recent(_RECENT) if each.title]
         if command == "/model":
-            return [*MODELS, self.agent.model.name]
+            return [NAME, self.agent.model.name]
         if command == "/memory":
             from hermes.cli.catalogue import GROUPS
 

