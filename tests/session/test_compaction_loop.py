@@ -247,6 +247,7 @@ def test_a_compaction_that_ends_without_a_summary_is_told_and_tried_again(home: 
         talk(session, 20)
         before = session.request()
         assert session.fit(before) == before
+        session.compactor.wait()
         assert session.fit(session.request()) == before
         (told,) = [event.text for event in session.take_events() if isinstance(event, Notice)]
         assert told.startswith(

@@ -73,8 +73,7 @@ def test_a_question_finds_the_conversation_and_opens_it_at_the_answer(page: Brow
     page.find("#q").send_keys("where do we eat on friday?\n")
     page.wait(lambda: page.find("mark"))
     page.button("Dinner").click()
-    page.says("Bistro Verde")
-    assert page.find(".message.here").text
+    page.wait(lambda: "Bistro Verde" in page.find(".message.here").text)
     assert [cell.text for cell in page.all(".prose td")] == ["soup", "7"]
 
 
