@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from hermes.storage.local.dump import Dump
     from hermes.storage.records import Session, StoredMessage
 
-_ROLES = frozenset(("user", "assistant", "tool", "system"))
-_LONG_OUTPUT = 400  # characters of a tool's output; the HTML page folds longer ones
 _FENCE = re.compile(r"`{3,}")
 
 
@@ -222,58 +220,23 @@ def moment(when: float) -> str:
     return in_words(when, "%Y-%m-%d %H:%M")
 
 
-class HtmlWriter(Writer):
-    """Writes conversations as one HTML page."""
+class HtmlWriter(MarkdownWriter):
+    """Writes the same as one HTML page, which neither loads nor runs anything."""
 
-    _open = False
+    def __init__(self, write: Callable[[str], object], mask: Mask) -> None:
+        from markdown_it import MarkdownIt  # other commands, which also import this module, do not need it
+
+        parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+        parser.disable(["image", "link", "autolink", "reference"])  # a page that is shared must not call anybody
+        super().__init__(lambda text: write(parser.render(text)), mask)
+        self._page = write
 
     def begin(self, sessions: Sequence[Session]) -> None:
         title = self._name(sessions[0]) if len(sessions) == 1 else f"{len(sessions):,} conversations"
-        self._write(packaged_text("export.html").format(title=escape(title), style=packaged_text("export.css")))
-        if len(sessions) > 1:  # a table of contents, in the order in which the conversations follow
-            rows = sorted(sessions, key=lambda session: (session.activity, session.key))
-            items = "".join(f'<li><a href="#{_anchor(s)}">{escape(self._name(s))}</a></li>\n' for s in rows)
-            self._write(f"<nav><ol>\n{items}</ol></nav>\n")
-
-    def session(self, session: Session) -> None:
-        self._close()
-        facts = escape(" · ".join(filter(None, (session.id, *_facts(session)))))
-        name = escape(self._name(session))
-        self._write(f'<section id="{_anchor(session)}">\n<h2>{name}</h2>\n<p class="facts">{facts}</p>\n')
-        self._open = True
-
-    def message(self, session: Session, message: StoredMessage) -> None:
-        del session
-        role = message.role if message.role in _ROLES else "other"
-        compacted = " compacted" if message.compacted else ""
-        self._write(
-            f'<article class="{role}{compacted}"><header><span>{escape(_speaker(message.message))}</span>'
-            f"<time>{moment(message.timestamp)}</time></header>"
-        )
-        text = self._mask(message.text)
-        if text and role != "tool":
-            self._write(f'<p class="text">{escape(text)}</p>')
-        elif text:
-            shown = f"<pre>{escape(text)}</pre>"
-            folded = f"<details><summary>{len(text):,} characters of output</summary>{shown}</details>"
-            self._write(shown if len(text) <= _LONG_OUTPUT else folded)
-        for name, arguments in tool_calls(message.message):
-            shown = f"<pre>{escape(self._mask(arguments))}</pre>"
-            self._write(f"<details><summary>called {escape(name)}</summary>{shown}</details>")
-        self._write("</article>\n")
+        self._page(packaged_text("export.html").format(title=escape(title), style=packaged_text("export.css")))
 
     def end(self) -> None:
-        self._close()
-        self._write("</body>\n</html>\n")
-
-    def _close(self) -> None:
-        if self._open:
-            self._write("</section>\n")
-        self._open = False
-
-
-def _anchor(session: Session) -> str:
-    return f"session-{session.key}"
+        self._page("</body>\n</html>\n")
 
 
 def packaged_text(name: str) -> str:
