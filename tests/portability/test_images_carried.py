@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -71,10 +72,10 @@ def test_an_export_and_a_merge_carry_images(home: Path, tmp_path: Path, hermes: 
 def test_an_export_of_some_conversations_has_their_images_only(home: Path, tmp_path: Path) -> None:
     talk(home, "charts", PICTURE, project="one")
     talk(home, "maps", OTHER, project="two")
-    export_home(str(home), str(tmp_path / "out"), Selection(project="one"))
-    assert [
-        (tmp_path / "out/home/images" / name).read_bytes() for name in os.listdir(tmp_path / "out/home/images")
-    ] == [PICTURE]
+    export_home(str(home), str(tmp_path / "out.zip"), Selection(project="one"))
+    with zipfile.ZipFile(tmp_path / "out.zip") as made:
+        images = [made.read(name) for name in made.namelist() if name.startswith("home/images/")]
+    assert images == [PICTURE]
 
 
 @pytest.mark.proves("images.carried")

@@ -1,7 +1,7 @@
 """Reads and writes our archives, and reads files of other programs without changing them or following links.
 
-An archive is a zip file or a folder. Its `manifest.json` lists every file with its size and checksum. An archive may be
-encrypted with age, with a passphrase or for recipients; `age -d backup.zip.age > backup.zip` opens it without Hermes.
+An archive is a zip file. Its `manifest.json` lists every file with its size and checksum. An archive may be encrypted
+with age, with a passphrase or for recipients; `age -d backup.zip.age > backup.zip` opens it without Hermes.
 An encrypted archive is built and opened in memory, so that no plain text is written to disk.
 """
 
@@ -175,26 +175,18 @@ class ArchiveWriter(Contents):
         self.out = os.path.abspath(out)
         self._lock = lock
         self._part = f"{self.out}.part-{os.getpid()}-{os.urandom(3).hex()}"
-        self._file: IO[bytes] | None = None
-        self._zip: zipfile.ZipFile | None = None
+        self._file: IO[bytes] = io.BytesIO()
+        self._zip = zipfile.ZipFile(self._file, "w")  # both are opened when the block begins
 
     def __enter__(self) -> Self:
         if os.path.lexists(self.out):
             raise StorageError(f"{self.out} already exists; choose another name, or remove it first")
-        if (self._lock is not None) != self.out.endswith(ENCRYPTED):
-            raise StorageError(
-                f"{self.out}: give an encrypted archive a name that ends with .zip{ENCRYPTED}, and no other archive"
-            )
+        if not self.out.endswith(f".zip{ENCRYPTED}" if self._lock else ".zip"):
+            raise StorageError(f"{self.out}: give an encrypted archive a name that ends with .zip.age, others .zip")
         make_private_folders(os.path.dirname(self.out))
         with explained("create", self.out):
-            if self._lock is not None:
-                self._file = io.BytesIO()
-            elif self.out.endswith(".zip"):
-                self._file = self._created()
-            else:
-                os.mkdir(self._part, 0o700)
-            if self._file is not None:
-                self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+            self._file = io.BytesIO() if self._lock else self._created()
+            self._zip = zipfile.ZipFile(self._file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -203,9 +195,8 @@ class ArchiveWriter(Contents):
                 self._complete()
         finally:
             for each in (self._zip, self._file):  # if one fails to close, still close the other
-                if each is not None:
-                    with contextlib.suppress(ValueError, OSError):
-                        each.close()
+                with contextlib.suppress(ValueError, OSError):
+                    each.close()
             remove_tree(self._part)
 
     def _complete(self) -> None:
@@ -213,17 +204,14 @@ class ArchiveWriter(Contents):
         with self._opened(MANIFEST, executable=False) as file:
             file.write((json.dumps(about, ensure_ascii=False, indent=1) + "\n").encode())
         with explained("write", self.out):
-            if self._zip is None or self._file is None:
-                ArchiveReader(self._part, None).verify()
+            self._zip.close()
+            with zipfile.ZipFile(self._file) as written:
+                ArchiveReader(self.out, written, self._file.seek(0, os.SEEK_END)).verify()
+            if isinstance(self._file, io.BytesIO) and self._lock is not None:
+                self._encrypt(self._file.getvalue(), self._lock)
             else:
-                self._zip.close()
-                with zipfile.ZipFile(self._file) as written:
-                    ArchiveReader(self.out, written, self._file.seek(0, os.SEEK_END)).verify()
-                if isinstance(self._file, io.BytesIO) and self._lock is not None:
-                    self._encrypt(self._file.getvalue(), self._lock)
-                else:
-                    self._file.flush()
-                    os.fsync(self._file.fileno())
+                self._file.flush()
+                os.fsync(self._file.fileno())
             os.rename(self._part, self.out)
             with Folder.create(os.path.dirname(self.out)) as folder:
                 folder.sync()
@@ -247,22 +235,18 @@ class ArchiveWriter(Contents):
     def _opened(self, path: str, *, executable: bool) -> Iterator[IO[bytes]]:
         mode = 0o700 if executable else PRIVATE_FILE
         with explained("write", self.out):  # closing the file can fail too
-            if self._zip is not None:
-                info = zipfile.ZipInfo(path, _DAY_ZERO)
-                info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3  # 3 is Unix: the mode below is valid
-                info.external_attr = (stat.S_IFREG | mode) << 16
-                with self._zip.open(info, "w", force_zip64=True) as file:
-                    yield file
-            else:
-                with create_inside(self._part, path, mode) as file:
-                    yield file
+            info = zipfile.ZipInfo(path, _DAY_ZERO)
+            info.compress_type, info.create_system = zipfile.ZIP_DEFLATED, 3  # 3 is Unix: the mode below is valid
+            info.external_attr = (stat.S_IFREG | mode) << 16
+            with self._zip.open(info, "w", force_zip64=True) as file:
+                yield file
 
 
 class ArchiveReader:
-    """Reads a zip file or folder within limits, so that a hostile archive cannot fill the disk."""
+    """Reads an archive within limits, so that a hostile archive cannot fill the disk."""
 
-    def __init__(self, path: str, archive: zipfile.ZipFile | None, packed: int | None = None) -> None:
-        """`packed` is the size of the zip archive."""
+    def __init__(self, path: str, archive: zipfile.ZipFile, packed: int) -> None:
+        """`packed` is the size of the zip file."""
         self.path = path
         self._zip = archive
         self._packed = packed
@@ -279,8 +263,9 @@ class ArchiveReader:
         if not os.path.exists(path):
             raise NotFound(f"{path} does not exist; name an archive")
         if os.path.isdir(path):
-            yield cls(path, None)
-            return
+            raise StorageError(
+                f"{path} is a folder; if it is an export of an earlier version, pack it first: zip -rD ../export.zip ."
+            )
         whole: str | io.BytesIO = path
         if is_encrypted(path):
             if key is None:
@@ -296,7 +281,7 @@ class ArchiveReader:
     @staticmethod
     def is_archive(path: str) -> bool:
         """Whether there is a manifest; its contents are checked when the archive is opened."""
-        if os.path.isdir(path):
+        if os.path.isdir(path):  # what earlier versions exported; `open` says what to do with it
             return os.path.isfile(os.path.join(path, MANIFEST))
         if is_encrypted(path):
             return True  # its contents are unknown until it is decrypted
@@ -351,15 +336,8 @@ class ArchiveReader:
     @contextlib.contextmanager
     def _opened(self, path: str) -> Iterator[IO[bytes]]:
         try:
-            if self._zip is not None:
-                with self._zip.open(path) as packed:
-                    yield packed
-            else:
-                inside = os.path.join(os.path.realpath(self.path), checked_name(path))
-                if os.path.dirname(os.path.realpath(inside)) != os.path.dirname(inside):
-                    raise UnsafePath(f"{path} in {self.path} is behind a link; links are not followed")
-                with open_regular(inside) as plain:
-                    yield plain
+            with self._zip.open(path) as packed:
+                yield packed
         except KeyError as error:
             raise DamagedFile(f"{path} is missing in {self.path}; use another copy") from error
         except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, ValueError) as error:
@@ -383,30 +361,29 @@ class ArchiveReader:
         if len(self.entries) != len(self.about.get("files") or ()):
             raise UnsafePath(f"{self.path} lists a file twice; Hermes did not make it")
         check_limits(self.path, [entry.bytes for entry in self.entries.values()], self._packed)
-        if self._zip is not None:
-            # Programs disagree about which of two members of one name counts, so a duplicate could smuggle in a file.
-            names = [info.filename for info in self._zip.infolist()]
-            if len(names) != len(set(names)) or set(names) != {MANIFEST, *self.entries}:
-                raise UnsafePath(
-                    f"{self.path} holds files that its manifest does not list, or lacks some; Hermes did not make it"
-                )
-            for info in self._zip.infolist():
-                # The upper half of the attributes is the Unix mode; flag 1 says that the member is encrypted.
-                if stat.S_ISLNK(info.external_attr >> 16) or info.flag_bits & 1:
-                    raise UnsafePath(f"{info.filename} in {self.path} is a link or encrypted; Hermes did not make it")
+        # Programs disagree about which of two members of one name counts, so a duplicate could smuggle in a file.
+        names = [info.filename for info in self._zip.infolist()]
+        if len(names) != len(set(names)) or set(names) != {MANIFEST, *self.entries}:
+            raise UnsafePath(
+                f"{self.path} holds files that its manifest does not list, or lacks some; Hermes did not make it"
+            )
+        for info in self._zip.infolist():
+            # The upper half of the attributes is the Unix mode; flag 1 says that the member is encrypted.
+            if stat.S_ISLNK(info.external_attr >> 16) or info.flag_bits & 1:
+                raise UnsafePath(f"{info.filename} in {self.path} is a link or encrypted; Hermes did not make it")
         folded = {path.casefold() for path in self.entries}
         if len(folded) != len(self.entries):
             raise UnsafePath(f"{self.path} holds names that differ only in case, which some systems cannot store")
 
 
-def check_limits(path: str, sizes: Sequence[int], packed: int | None) -> None:
+def check_limits(path: str, sizes: Sequence[int], packed: int) -> None:
     """Refuses an archive with too many files or bytes, or one that expands too much (`packed` is its own size)."""
     total = sum(sizes)
     if len(sizes) > _MOST_FILES:
         raise UnsafePath(f"{path} holds {len(sizes):,} files; {_MOST_FILES:,} are allowed, and nothing was unpacked")
     if total > _LARGEST:
         raise UnsafePath(f"{path} holds {total:,} bytes; {_LARGEST:,} are allowed, and nothing was unpacked")
-    if packed is not None and total > max(_EXPANDS * packed, _ALWAYS_ALLOWED):
+    if total > max(_EXPANDS * packed, _ALWAYS_ALLOWED):
         raise UnsafePath(
             f"{path} would expand from {packed:,} to {total:,} bytes, more than {_EXPANDS} times its size; nothing was "
             "unpacked"

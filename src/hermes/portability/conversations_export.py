@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import time
 from abc import abstractmethod
 from dataclasses import dataclass
 from html import escape
@@ -17,14 +16,13 @@ from hermes.conversations.context import ORDER
 from hermes.conversations.database import Pages
 from hermes.portability.conversations_import import IMPORTED_AT, Places
 from hermes.storage.images import IMAGES
-from hermes.storage.records import COUNTERS, readable
+from hermes.storage.records import COUNTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hermes.conversations.database import SessionDB
     from hermes.conversations.retrieval import Mask
-    from hermes.storage.local.dump import Dump
     from hermes.storage.records import Session, StoredMessage
 
 _FENCE = re.compile(r"`{3,}")
@@ -165,30 +163,17 @@ class MarkdownWriter(Writer):
     """Writes conversations as Markdown."""
 
     def session(self, session: Session) -> None:
-        self._write(_heading(self._name(session), f"`{session.id}`", *_facts(session)))
+        facts = (f"`{session.id}`", moment(session.started_at), session.source, session.model, session.project)
+        self._write(f"# {self._name(session)}\n\n{' · '.join(filter(None, facts))}\n\n")
 
     def message(self, session: Session, message: StoredMessage) -> None:
         del session
         note = ", compacted" if message.compacted else ""
-        about = f"{moment(message.timestamp)}{note}"
-        self._write(_markdown(message.message, message.text, about, self._mask))
-
-
-def _heading(title: str, *facts: str | None) -> str:
-    return f"# {title}\n\n{' · '.join(filter(None, facts))}\n\n"
-
-
-def _facts(session: Session) -> tuple[str | None, ...]:
-    return moment(session.started_at), session.source, session.model, session.project
-
-
-def _markdown(message: Mapping[str, Any], text: str, about: str, mask: Mask) -> str:
-    """A message with its tool calls; the heading has the speaker, and `about` (time and notes)."""
-    text = mask(text)
-    body = f"{fenced(text) if message['role'] == 'tool' else text}\n\n" if text else ""
-    for name, arguments in tool_calls(message):
-        body += f"Called **{name}**:\n\n{fenced(mask(arguments), 'json')}\n\n"
-    return f"## {_speaker(message)} · {about}\n\n{body}"
+        text = self._mask(message.text)
+        body = f"{fenced(text) if message.role == 'tool' else text}\n\n" if text else ""
+        for name, arguments in tool_calls(message.message):
+            body += f"Called **{name}**:\n\n{fenced(self._mask(arguments), 'json')}\n\n"
+        self._write(f"## {_speaker(message.message)} · {moment(message.timestamp)}{note}\n\n{body}")
 
 
 def _speaker(message: Mapping[str, Any]) -> str:
@@ -243,43 +228,3 @@ def packaged_text(name: str) -> str:
     """Reads a file that comes with this package, such as the style sheet of the HTML page."""
     with open(os.path.join(os.path.dirname(__file__), "text", name), encoding="utf-8") as file:
         return file.read()
-
-
-_NOT_IN_A_NAME = re.compile(r"[^\w-]+")
-_LONGEST_NAME = 40
-
-
-def reading_copies(dump: Dump, mask: Mask) -> Iterator[tuple[str, str]]:
-    """File name and text of each conversation; times are in UTC, so that every machine writes the same."""
-    session: dict[str, Any] | None = None
-    pieces: list[str] = []
-    for record in dump.records():
-        if record["type"] == "message":
-            notes = "".join(f", {state}" for state in ("compacted", "rewound") if record.get(state))
-            message, about = record["message"], f"{_moment(record['at'])}{notes}"
-            pieces.append(_markdown(message, readable(message.get("content")), about, mask))
-            continue
-        if session is not None:
-            yield _name(session, mask), "".join(pieces)
-        session = record if record["type"] == "session" else None
-        if session is not None:
-            title = " ".join(mask(str(session.get("title") or session["row"].get("preview") or session["id"])).split())
-            more = [str(session[name]) for name in ("model", "project") if session.get(name)]
-            started = _moment(session.get("started_at"))
-            pieces = [_heading(title, f"`{session['id']}`", started, session["source"], *more)]
-    if session is not None:
-        yield _name(session, mask), "".join(pieces)
-
-
-def _name(session: dict[str, Any], mask: Mask) -> str:
-    # The date sorts the files, and the session's key keeps two conversations of one title apart.
-    words = mask(session.get("title") or session["row"].get("preview") or "untitled")
-    short = _NOT_IN_A_NAME.sub("-", words).strip("-")[:_LONGEST_NAME].strip("-").lower() or "untitled"
-    return f"{_moment(session.get('started_at'))[:10]}-{session['row']['key']:06}-{short}.md"
-
-
-def _moment(when: Any) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(when))
-    except (ValueError, OverflowError, OSError, TypeError):
-        return "0000-00-00 unknown"

@@ -1,8 +1,7 @@
 """`hermes export`, `hermes import` and `hermes backup`: copy a home, as plain text or byte for byte, and restore it.
 
-In an export, files are under `home/` unchanged. Conversations are JSON lines in place of the database that holds them,
-and also Markdown under `reading/`, one file per conversation, for people. A backup is one archive of a home in use,
-checked after it is written.
+In an export, files are under `home/` unchanged. Conversations are JSON lines in place of the database that holds them.
+A backup is one archive of a home in use, checked after it is written.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from hermes.portability.archive import (
     open_regular,
     remove_tree,
 )
-from hermes.portability.conversations_export import packaged_text, reading_copies
+from hermes.portability.conversations_export import packaged_text
 from hermes.portability.conversations_import import Importer, Places
 from hermes.portability.exchange import HomeCopy, NewHome, disable, is_empty
 from hermes.portability.plan import MIGRATED, SKIPPED, Item, Planner, content_of, new_report, open_for_import
@@ -268,7 +267,6 @@ class Selection:
     since: float | None = None
     until: float | None = None
     secrets: bool = False
-    reading: bool = True
 
     def wants_session(self, record: dict[str, Any]) -> bool:
         """Whether a session of a dump is exported: used at or after `since`, and begun before `until`."""
@@ -317,7 +315,7 @@ def export_home(
     *,
     lock: Lock | None = None,
 ) -> Exported:
-    """Writes and checks the archive: a zip file (.zip), an encrypted one with a `lock` (.zip.age), or a folder."""
+    """Writes and checks the archive: a zip file (.zip), or an encrypted one with a `lock` (.zip.age)."""
     if not os.path.isdir(home):
         raise NotFound(f"there is no home at {home}; nothing to export")
     if os.path.abspath(out).startswith(os.path.join(os.path.abspath(home), "")):
@@ -376,12 +374,8 @@ class _Export:
         if (program := foreign_program(database)) is not None:
             raise StorageError(f"{database} was written by {program}; run `hermes import hermes-agent` first")
         some = bool(chosen.project or chosen.since is not None or chosen.until is not None)
-        mask = str if chosen.secrets else mask_secrets
         dump = Dump(database, chosen.wants_session if some else None)
         archive.add(f"{HOME}/{folder}{CONVERSATIONS}", self._lines(dump, folder), kind="conversations")
-        if chosen.reading:
-            for name, text in reading_copies(Dump(database, chosen.wants_session if some else None), mask):
-                archive.add(f"reading/{folder}{name}", [text.encode("utf-8", "replace")], kind="reading")
         self.done.sessions += dump.sessions
         self.done.messages += dump.messages
         self.done.taken_back += dump.taken_back
@@ -513,13 +507,12 @@ def _is_same(reader: ArchiveReader, home: str) -> bool:
     try:
         if reader.about["format"] == _BACKUP:
             HomeFiles(home).add_to(now)
-            return _of_home(now) == _of_home(reader)
-        secrets = any(path.endswith("/.env") for path in reader.entries)
-        reading = any(entry.kind == "reading" for entry in reader.entries.values())
-        _Export(home, Selection(secrets=secrets, reading=reading), Exported(out=""), None).write(now)
+        else:
+            secrets = any(path.endswith("/.env") for path in reader.entries)
+            _Export(home, Selection(secrets=secrets), Exported(out=""), None).write(now)
     except StorageError:
         return False
-    return now.entries == reader.entries and not reader.about.get("selection")
+    return _of_home(now) == _of_home(reader) and not reader.about.get("selection")
 
 
 def _of_home(archive: Contents | ArchiveReader) -> dict[str, Entry]:
@@ -539,7 +532,7 @@ def _unpack(reader: ArchiveReader, target: str, progress: Callable[[int], None] 
         inside = path.removeprefix(f"{HOME}/")
         if inside == path and reader.about["format"] == _BACKUP:
             inside = f"{_RESTORED}/{path}"
-        if inside == path or entry.kind in ("about", "reading"):
+        if inside == path:
             for _ in reader.read(path):
                 pass  # read only to verify it: if any file is damaged, the whole archive is refused
             continue
@@ -614,10 +607,6 @@ def create_backup(
     path = out or new_backup(home, lock)
     if out is None:
         _remove_halves(os.path.dirname(path))
-    if not path.removesuffix(ENCRYPTED).endswith(_SUFFIX):
-        raise StorageError(
-            f"{path}: give the backup a name that ends with {_SUFFIX}, or {_SUFFIX}{ENCRYPTED} when it is encrypted"
-        )
     about: dict[str, Any] = {"format": _BACKUP, "version": _BACKUP_VERSION, "made_at": time.time(), "why": why}
     # If the backup is encrypted, no plain copy may be written next to it.
     files = HomeFiles(home, scratch=os.path.dirname(os.path.abspath(path)) if out and lock is None else None)

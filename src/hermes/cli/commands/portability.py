@@ -165,7 +165,6 @@ def run_export(given: ui.Given, context: ui.Context) -> int:
         since=ui.moment_option(since, given.since),
         until=ui.moment_option(until, given.until),
         secrets=given.with_secrets,
-        reading=not given.no_reading,
     )
     lock = _lock(given)
     out = given.out or f"hermes-export-{time.strftime('%Y%m%d-%H%M%S')}.zip{ENCRYPTED if lock else ''}"
