@@ -10,7 +10,8 @@ from histories import histories, working_session
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.compaction.compressor import ContextCompressor, Record
+from hermes.compaction.compressor import ContextCompressor, Record, Task
+from hermes.compaction.messages import characters
 from hermes.safety.secrets import mask_secrets
 
 if TYPE_CHECKING:
@@ -27,6 +28,11 @@ def compacted(messages: list[Message], prompts: list[str]) -> Any:
 
     compressor = ContextCompressor(8_000, protect_last_n=2, summarise=helper)
     return compressor.compact(messages, ids=list(range(500, 500 + len(messages))), force=True)
+
+
+def masked_record(messages: list[Message], ids: list[int]) -> Record:
+    sizes = [characters(message) for message in messages]
+    return Record(Task(messages=messages, ids=ids, sizes=sizes, budget=500), masked=True)
 
 
 @pytest.mark.proves("compression.masked")
@@ -49,11 +55,10 @@ def test_what_is_shown_is_each_message_masked_by_itself(messages: list[Message],
         for call in message.get("tool_calls") or ():
             call["function"]["arguments"] = json.dumps({"token": KEY, "note": call["function"].get("arguments")})
     ids = list(range(len(messages)))
-    record = Record(messages, ids, masked=True)
+    record = masked_record(messages, ids)
     some = record.entries(ids[::2], cap)
     alone = [
-        Record([message], [number], masked=True).entries([0], cap)[0]
-        for message, number in zip(messages, ids, strict=True)
+        masked_record([message], [number]).entries([0], cap)[0] for message, number in zip(messages, ids, strict=True)
     ]
     assert some == alone[::2]
     assert record.entries(ids, cap) == alone

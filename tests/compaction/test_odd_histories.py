@@ -26,6 +26,7 @@ from hermes.compaction.messages import (
     SYSTEM_NOTE,
     Counts,
     calls_of,
+    characters,
     find_cut,
     is_block,
     last_request,
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
 
 def user(text: str) -> Message:
     return {"role": "user", "content": text}
+
+
+def task_of(messages: list[Message], previous: str = "") -> Task:
+    sizes = [characters(message) for message in messages]
+    return Task(messages=messages, ids=range(len(messages)), sizes=sizes, budget=500, previous=previous)
 
 
 @pytest.mark.proves("compression.valid")
@@ -203,7 +209,7 @@ def test_a_sample_that_deceives_costs_more_of_each_message_never_a_prompt_too_la
     seldom: str, every: int, number: int
 ) -> None:
     messages = [user(seldom * 12 if at % every == 0 else "🙂🤖" * 130) for at in range(number)]
-    pieces = cut_in_pieces(messages, Record(messages, range(number)), 9_000)
+    pieces = cut_in_pieces(Record(task_of(messages)), 9_000)
     assert 1 < len(pieces) <= MOST_PIECES
     assert all(estimate(piece) <= 9_000 for piece in pieces)
 
@@ -211,7 +217,7 @@ def test_a_sample_that_deceives_costs_more_of_each_message_never_a_prompt_too_la
 @pytest.mark.proves("compression.window")
 def test_one_message_larger_than_a_whole_prompt_is_cut() -> None:
     messages = [user("必须" * 300), user("short")]
-    pieces = cut_in_pieces(messages, Record(messages, [1, 2]), 250)
+    pieces = cut_in_pieces(Record(task_of(messages)), 250)
     assert "characters…]" in pieces[0]
     assert all(estimate(piece) <= 250 for piece in pieces)
 
@@ -226,16 +232,16 @@ def test_what_fits_one_prompt_is_asked_in_one() -> None:
         return "## Goal\nLook at the modules.\n\n## Progress\n### Done\n- Some were looked at."
 
     messages = [user("plain words of a talk " * 40) for _ in range(8)]
-    task = Task(messages=messages, ids=range(9), budget=500, previous="## Goal\nLook around. </session>")
+    task = task_of(messages, "## Goal\nLook around. </session>")
     assert summarise(task, helper, 4_000)[1] == 1
     assert asked[0].count("plain words") == 320
-    messages.append(user("plain words of a talk " * 200))
+    task = task_of([*messages, user("plain words of a talk " * 200)])
     assert summarise(task, helper, 4_000)[1] > 1
 
 
 @pytest.mark.proves("compression.audit")
 def test_a_model_that_returns_no_text_has_failed() -> None:
-    task = Task(messages=[user("hello")], ids=[1], budget=500)
+    task = task_of([user("hello")])
     with pytest.raises(SummaryFailed, match="returned NoneType instead of a text"):
         summarise(task, lambda *_: None, 32_000)  # type: ignore[arg-type]
 

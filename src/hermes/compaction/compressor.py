@@ -369,14 +369,16 @@ class ContextCompressor(ContextEngine):
         budget, refusal = self._worth(messages, known, cut, before, force=force or fewer)
         if refusal:
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
-        said, said_ids = cut.middle(messages), cut.middle(numbers)
+        places = cut.middle(range(len(messages)))
+        said = cut.middle(messages)
         if blocks := blocks_in(said):
-            said_ids = [number for number, message in zip(said_ids, said, strict=True) if not is_block(message)]
-            said = [message for message in said if not is_block(message)]
+            places = [at for at in places if not is_block(messages[at])]
+            said = [messages[at] for at in places]
         previous = join_blocks([parse_block(message) for message in blocks])
         task = Task(
             messages=said,
-            ids=said_ids,
+            ids=[numbers[at] for at in places],
+            sizes=known.sizes(places),
             budget=budget,
             previous=previous.summary,
             focus=focus,
@@ -605,12 +607,17 @@ ARGUMENTS = 4  # the arguments of a call get a quarter of that
 class Record:
     """Messages with their ids as a summariser reads them; each is prepared when it is first needed."""
 
-    def __init__(self, messages: Sequence[Message], ids: Sequence[int | None], *, masked: bool = False) -> None:
+    def __init__(self, task: Task, *, masked: bool = False) -> None:
         """`masked` hides credentials from a model that has not seen the conversation."""
-        self._messages, self._ids = messages, ids
+        self.messages, self._ids, self._sizes = task.messages, task.ids, task.sizes
         self._masked = masked
         self._texts: dict[int, str] = {}
         self._calls: dict[int, list[str]] = {}  # by message: one line per call
+
+    def size(self, cap: int) -> int:
+        """About how many characters all messages take in at most `cap` characters each."""
+        # Without a call of `min` per message, this takes a third of the time.
+        return sum([size if size < cap else cap for size in self._sizes]) + _FRAME * len(self._sizes)  # noqa: FURB136
 
     def entries(self, places: Sequence[int], cap: int = LONGEST) -> list[str]:
         """The messages at these places, in about `cap` characters each."""
@@ -618,7 +625,7 @@ class Record:
         return [self._entry(at, cap) for at in places]
 
     def _read(self, places: Sequence[int]) -> None:
-        messages = self._messages
+        messages = self.messages
         texts = [excerpt(text_of(messages[at]), LONGEST) for at in places]
         calls = {at: _lines(messages[at]) for at in places if messages[at].get("tool_calls")}
         if self._masked:  # all texts in one call, which is much faster
@@ -629,7 +636,7 @@ class Record:
         self._calls.update(calls)
 
     def _entry(self, at: int, cap: int) -> str:
-        role, name, number = self._messages[at].get("role") or "?", self._messages[at].get("name"), self._ids[at]
+        role, name, number = self.messages[at].get("role") or "?", self.messages[at].get("name"), self._ids[at]
         who = str(role).upper() if number is None else f"{str(role).upper()} {number}"
         if role == "tool" and name:
             who = f"{who} {name}"
@@ -665,10 +672,11 @@ class SummaryFailed(HermesError):
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A summary to be written: the messages with their ids, the earlier summary, the budget in tokens."""
+    """A summary to be written: the messages with ids and sizes, the earlier summary, the budget in tokens."""
 
     messages: Sequence[Message]
     ids: Sequence[int | None]
+    sizes: Sequence[int]  # about how many characters each message has
     budget: int
     previous: str = ""
     focus: str = ""
@@ -686,7 +694,7 @@ class Task:
             previous=previous,
             focus=focus,
             memory_context=memory_context,
-            record=Record(self.messages, self.ids, masked=True),
+            record=Record(self, masked=True),
         )
 
 
@@ -694,11 +702,11 @@ def summarise(task: Task, ask: Summariser, window: int) -> tuple[str, int]:
     """Has a model write the summary; returns it with the number of calls. SummaryFailed when none is usable."""
     # The notes are part of every prompt and must leave room for the rest.
     task = replace(task, budget=min(task.budget, window // _NOTES_IN_WINDOW))
-    record = task.record or Record(task.messages, task.ids)
+    record = task.record or Record(task)
     if whole := _whole(task, record, round(window * PROMPT_MARGIN) - task.budget):
         return _ask(ask, whole, task.budget), 1
     notes = task.previous
-    pieces = cut_in_pieces(task.messages, record, _room(task, window))
+    pieces = cut_in_pieces(record, _room(task, window))
     for piece in pieces:
         notes = _ask(ask, build_prompt(task, [piece], notes), task.budget)
     return notes, len(pieces)
@@ -730,21 +738,19 @@ def _room(task: Task, window: int) -> int:
 
 def _whole(task: Task, record: Record, room: int) -> str:
     """The prompt with the whole conversation; "" when it exceeds `room` tokens."""
-    contents = [message.get("content") for message in task.messages]
-    if sum([len(content) for content in contents if type(content) is str]) >= room * _MOST_CHARACTERS:
+    if record.size(LONGEST) >= room * _MOST_CHARACTERS:
         return ""
     prompt = build_prompt(task, record.entries(range(len(task.messages))), task.previous)
     return prompt if estimate_sampled(prompt) * 1.05 <= room else ""
 
 
-def cut_in_pieces(messages: Sequence[Message], record: Record, room: int) -> list[str]:
+def cut_in_pieces(record: Record, room: int) -> list[str]:
     """Cuts the record into at most `MOST_PIECES` texts of at most `room` tokens each, showing less where needed."""
-    sizes = list(map(_size, messages))
     filling = 0.8  # estimates of messages and of the whole differ, so leave a margin
-    pieces = _packed(_entries(record, messages, sizes, round(room * filling)), room)
+    pieces = _packed(_entries(record, round(room * filling)), room)
     while len(pieces) > MOST_PIECES:
         filling /= 2
-        pieces = _packed(_entries(record, messages, sizes, round(room * filling)), room)
+        pieces = _packed(_entries(record, round(room * filling)), room)
     return pieces
 
 
@@ -762,22 +768,22 @@ def _ask(ask: Summariser, prompt: str, budget: int) -> str:
     return answer.strip()
 
 
-def _entries(record: Record, messages: Sequence[Message], sizes: Sequence[int], room: int) -> list[str]:
+def _entries(record: Record, room: int) -> list[str]:
     """One text per message, with the largest cap at which all fit into the pieces; else a sample (`_sampled`)."""
-    places = range(len(sizes))
+    places = range(len(record.messages))
     sample = "\n".join(record.entries(places[:: max(len(places) // 24, 1)]))
     per_token = max(len(sample) / max(estimate(sample), 1), _FEWEST_CHARACTERS)
     space = round(room * per_token * MOST_PIECES)
-    cap = next((cap for cap in _CAPS if _fits(sizes, cap, space)), None)
-    return record.entries(places, cap) if cap is not None else _sampled(record, messages, space)
+    cap = next((cap for cap in _CAPS if record.size(cap) <= space), None)
+    return record.entries(places, cap) if cap is not None else _sampled(record, space)
 
 
-def _sampled(record: Record, messages: Sequence[Message], space: int) -> list[str]:
+def _sampled(record: Record, space: int) -> list[str]:
     """A sample of too many messages: an even selection of the person's, then the newest others, with gaps counted."""
     cap = _CAPS[-1]
     most = max(space // (cap + _FRAME), 1)
-    places = range(len(messages))
-    spoken = [at for at in places if messages[at].get("role") == "user"] or places
+    places = range(len(record.messages))
+    spoken = [at for at in places if record.messages[at].get("role") == "user"] or places
     step = -(-len(spoken) // most)
     chosen = set(spoken[::-1][::step])
     chosen.update(islice((at for at in reversed(places) if at not in chosen), most - len(chosen)))
@@ -790,18 +796,6 @@ def _sampled(record: Record, messages: Sequence[Message], space: int) -> list[st
         entries.append(entry)
         shown = at + 1
     return entries
-
-
-def _fits(sizes: Sequence[int], cap: int, space: float) -> bool:
-    return sum([min(size, cap) for size in sizes]) + _FRAME * len(sizes) <= space
-
-
-def _size(message: Message) -> int:
-    content = message.get("content")
-    size = len(content) if isinstance(content, str) else len(text_of(message))
-    if not message.get("tool_calls"):
-        return size
-    return size + sum(min(len(arguments), LONGEST // ARGUMENTS) + 20 for _, _, arguments in calls_of(message))
 
 
 def _packed(entries: list[str], room: int) -> list[str]:

@@ -285,6 +285,7 @@ _ENTRY = re.compile(r"^- (changed|ran): (.+?)(?: \((\d{1,9}) times\))?$")
 _MORE = re.compile(r"^- (changed|ran) before these: (\d{1,9})$")
 _AROUND = 80  # characters shown on each side of a name that is used again
 _COMMAND = 200  # characters of a command that are shown
+_MOST_DONE = 10_000  # newest messages of which a ledger is made; a conversation in use is compacted long before that
 _VERDICT = 200  # first characters of a result, in which our tools report success
 
 
@@ -292,7 +293,8 @@ def ledger(earlier: str, messages: Sequence[Message], room: int) -> str:
     """Lists each changed file and each command in about `room` tokens, the newest last.
 
     `earlier` is the ledger of an earlier block. If not all fit, files take precedence over commands; the rest is only
-    counted.
+    counted. Of a huge history, such as an imported one, only the newest messages are read; the listing of
+    `hermes sessions show` reads all.
     """
     times: Times = {}
     more = {_CHANGED: 0, _RAN: 0}
@@ -301,7 +303,7 @@ def ledger(earlier: str, messages: Sequence[Message], room: int) -> str:
             more[found[1]] += int(found[2])
         elif found := _ENTRY.match(line):
             times[found[1], found[2]] = times.pop((found[1], found[2]), 0) + int(found[3] or 1)
-    times = done_in(messages, times)
+    times = done_in(messages[-_MOST_DONE:], times)
     shown: list[str] = []
     for verb, left_out in more.items():
         lines = [ledger_line(verb, text, count) for (which, text), count in times.items() if which == verb]

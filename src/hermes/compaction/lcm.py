@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hermes.compaction.engine import EngineRegistry
-    from hermes.compaction.messages import Message
     from hermes.conversations.context import Node
     from hermes.conversations.database import SessionDB
 
@@ -185,11 +184,13 @@ class LosslessEngine(ContextCompressor):
         # A block without nodes was written by another engine; the first leaf continues its summary.
         foreign = task.previous if not nodes else ""
         chunks = self._chunks(task)
-        for at, (messages, ids) in enumerate(chunks):
+        for at, places in enumerate(chunks):
+            messages = [task.messages[place] for place in places]
             leaf = replace(
                 task,
                 messages=messages,
-                ids=ids,
+                ids=[task.ids[place] for place in places],
+                sizes=[task.sizes[place] for place in places],
                 budget=min(LEAF_SUMMARY, task.budget),
                 previous=foreign if not at else "",
                 facts=find_facts(messages, _FACTS),
@@ -200,17 +201,16 @@ class LosslessEngine(ContextCompressor):
         text = "\n\n".join(f"### lcm:{node.number} · messages {node.ids}\n{node.text}" for node in nodes)
         return Attempt(text=text, how=self.name)
 
-    def _chunks(self, task: Task) -> list[tuple[list[Message], list[int | None]]]:
+    def _chunks(self, task: Task) -> list[list[int]]:
         """Cuts the messages into stretches of about `LEAF_TOKENS`, never between a call and its results."""
         counts = Counts(task.messages)
-        chunks: list[tuple[list[Message], list[int | None]]] = []
+        chunks: list[list[int]] = []
         filled = 0
         for at, message in enumerate(task.messages):
             if not chunks or (filled >= LEAF_TOKENS and message.get("role") != "tool"):
-                chunks.append(([], []))
+                chunks.append([])
                 filled = 0
-            chunks[-1][0].append(message)
-            chunks[-1][1].append(task.ids[at])
+            chunks[-1].append(at)
             filled += counts[at]
         return chunks
 
@@ -249,6 +249,7 @@ class LosslessEngine(ContextCompressor):
         parts = Task(
             messages=messages,
             ids=[None] * len(group),
+            sizes=[len(node.text) for node in group],
             budget=room,
             facts=facts,
             ask=task.ask,
