@@ -39,7 +39,7 @@ from hermes.compaction.messages import (
     Counts,
     at_most,
     block_messages,
-    blocks_in,
+    blocks_and_pointers,
     calls_of,
     chapters_of,
     clear_tool_results,
@@ -56,7 +56,6 @@ from hermes.compaction.messages import (
     render_chapters,
     repair_pairs,
     shorten_results,
-    shortened_ids,
     text_of,
     tool_counts,
 )
@@ -371,7 +370,8 @@ class ContextCompressor(ContextEngine):
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
         places = cut.middle(range(len(messages)))
         said = cut.middle(messages)
-        if blocks := blocks_in(said):
+        blocks, pointed = blocks_and_pointers(said)
+        if blocks:
             places = [at for at in places if not is_block(messages[at])]
             said = [messages[at] for at in places]
         previous = join_blocks([parse_block(message) for message in blocks])
@@ -397,6 +397,7 @@ class ContextCompressor(ContextEngine):
             task=task,
             attempt=attempt,
             previous=previous,
+            pointed=pointed,
             tail_ceiling=ceiling,
             tokens_before=before,
         )
@@ -523,18 +524,24 @@ def _assembled(
     task: Task,
     attempt: Attempt,
     previous: Block,
+    pointed: list[int],
     tail_ceiling: int,
     tokens_before: int,
 ) -> Compaction:
-    """Phase 4: head, block and tail become one valid history; `previous` is what earlier blocks in the middle said."""
+    """Phase 4: head, block and tail become one valid history.
+
+    `previous` is what earlier blocks in the middle said, `pointed` the ids to which shortened results in it point.
+    """
     head = _repaired(_with_note(messages, cut.head), range(cut.head))
     pinned = [(messages[cut.pinned], cut.pinned)] if cut.pinned is not None else []
     shortened = _fitting_tail(messages, ids, counts, cut, tail_ceiling)
     tail = [*pinned, *_repaired(shortened, range(cut.tail, len(messages)))]
     stay = {at for _, at in head + tail}
-    gone = [at for at in range(len(messages)) if at not in stay]
+    unpaired = [at for at in (*range(cut.head), *range(cut.tail, len(messages))) if at not in stay]
+    gone = sorted([*cut.middle(range(len(messages))), *unpaired])
     leaving = [messages[at] for at in gone]
-    left = chapters_of(leaving, [ids[at] for at in gone], shortened_ids(leaving), counts.sizes(gone))
+    pointed = [*pointed, *blocks_and_pointers(messages[at] for at in unpaired)[1]]
+    left = chapters_of(leaving, [ids[at] for at in gone], pointed, counts.sizes(gone))
     room, facts = round(task.budget * _KEPT_SHARE), [*task.facts, *facts_in(previous.summary)]
     for_names = 0 if attempt.how == EXTRACT else NAMES_SHARE  # an extract already has sections for names
     kept = keep_exactly(previous.kept, facts, Held(attempt.text), room, for_names)
@@ -547,10 +554,11 @@ def _assembled(
     # A message that stays under its id is the stored one; one in a shorter form is new, and the stored one is archived.
     new_ids = [ids[at] if at is not None and message is messages[at] else None for message, at in placed]
     still = set(new_ids)
+    rewritten = [each for each in (*ids[: cut.head], *ids[cut.tail :]) if each not in still]
     return Compaction(
         messages=[message for message, _ in placed],
         ids=new_ids,
-        replaced=[each for each in ids if each is not None and each not in still],
+        replaced=[each for each in (*rewritten, *cut.middle(ids)) if each is not None],
         how=attempt.how,
         kept_exactly=count_kept(kept),
         failures=attempt.failures,

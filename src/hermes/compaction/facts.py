@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_right
+from collections import Counter
 from functools import cache
-from itertools import accumulate, chain, islice, pairwise, takewhile
+from heapq import merge
+from itertools import accumulate, chain, pairwise, takewhile
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from hermes.base.text import read_arguments
 from hermes.base.tokens import estimate
-from hermes.compaction.messages import at_most, calls_of, is_block, one_line, text_of
+from hermes.compaction.messages import at_most, calls_of, one_line, text_of
 from hermes.safety.secrets import Beginnings
 
 if TYPE_CHECKING:
@@ -58,10 +61,7 @@ _FILE_NAME = re.compile(r"^[\w.@~+-]*[A-Za-z_][\w.@~+-]*\.[A-Za-z][A-Za-z0-9]{0,
 # and a full stop that ends one do not count: prose is full of them.
 _ODD_ENDING = re.compile(r"[0-9A-Z_/@#\\.](?:(?<![A-Z.])|(?<=\S[A-Z])|(?<=\.)(?=\S))\S*")
 _DIGIT = re.compile("[0-9]")
-# Deleting these bytes from a text leaves its odd characters, and NUL, which separates texts.
-_PLAIN = bytes(set(range(1, 256)) - set(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_/@#\\."))
 _ERRORS = ("rror", "ERROR", "xception", "Traceback", "FAILED", "ailed", "错误", "失败", "エラー", "ошибка")
-_PLAIN_ERRORS = ("rror", "xception", "ailed")  # those without capitals or foreign letters
 # Full-width and other punctuation is written by name or code, so that it is not mistaken for its ASCII counterpart.
 _QUESTION_MARKS = ("?", "\N{FULLWIDTH QUESTION MARK}", "\N{ARABIC QUESTION MARK}")
 # The full stops of East Asian scripts end a sentence in any case, other marks only before a blank.
@@ -91,7 +91,8 @@ CUE_WORDS = {kind: _forms(" ".join(_CUES[kind])) for kind in ("constraint", "dec
 _ANY_CUE_WORD = frozenset().union(*CUE_WORDS.values())
 _CUE_PIECES = {kind: tuple(" ".join(_CUES[f"{kind} pieces"]).split()) for kind in CUE_WORDS}
 _FOREIGN_CUE = re.compile("|".join(chain.from_iterable(_CUE_PIECES.values())))
-_FOREIGN_LETTER = re.compile(f"[{''.join({letter for letter in ''.join(_ANY_CUE_WORD) if not letter.isascii()})}]")
+_FOREIGN_LETTERS = "".join({letter for letter in "".join(_ANY_CUE_WORD) if not letter.isascii()})
+_FOREIGN_SIGNS = (_FOREIGN_CUE, re.compile(f"[{_FOREIGN_LETTERS}]"))  # searching for both in one is much slower
 _CUE_PLACES = Beginnings(*_CUES["places"])
 
 
@@ -109,30 +110,37 @@ def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
 
     When there are more questions than a block has room for, fewer names are looked for, as they would not fit.
     """
-    found: dict[str, Fact] = {}
-    left = {source: enough * share for source, share in _SHARES.items()}
-    left["question"] = enough * _TOKENS_OF_QUESTIONS
     places, texts = _read(messages)
-    cued = _cued([text if messages[at].get("role") != "tool" else "" for at, text in zip(places, texts, strict=True)])
-    for number, (position, text, odd) in enumerate(zip(places, texts, _odd_signs(texts), strict=True)):
-        message = messages[position]
-        role = message.get("role")
-        findings = _of_result(text, odd) if role == "tool" and left["result"] > 0 else []
-        # A capital at the beginning and a full stop at the end are ordinary.
-        named = odd and len(odd) > (("A" <= text[0] <= "Z") + text.endswith("."))
-        if role != "tool" and (named or number in cued or role == "user" or "tool_calls" in message):
-            findings = _of_speech(message, text, left, named=bool(named), cued=number in cued)
-        if findings and not is_block(message):  # blocks are read separately, with `facts_in`
-            for source, kind, fact in findings:
-                if fact in found:
-                    continue
-                found[fact] = Fact(kind, fact, position, source)
-                if kind != "question":
-                    left[source] -= kind not in CUE_WORDS
-                elif position >= _OLDEST:  # the oldest questions rank last, so they do not count here
-                    left["question"] -= at_most(fact)
-                    if left["question"] <= 0:
-                        left = {each: amount * NAMES_SHARE for each, amount in left.items()}
+    roles = [messages[at].get("role") for at in places]
+    by_person = _Texts(texts, [number for number, role in enumerate(roles) if role == "user"])
+    by_model = _Texts(texts, [number for number, role in enumerate(roles) if role not in ("user", "tool")])
+    results = _Texts(texts, [number for number, role in enumerate(roles) if role == "tool"])
+    found: dict[str, Fact] = {}
+    room = enough * _TOKENS_OF_QUESTIONS
+    # A question of the assistant is not open once it has continued, but what it decided counts as a decision.
+    for source, spoken, marks in (("user", by_person, _QUESTION_MARKS), ("assistant", by_model, ())):
+        cued, asking = spoken.cued(), spoken.holding(marks)
+        for number in sorted(cued | asking):
+            asked = number in asking and room > 0
+            for kind, text in sentences_of(texts[number], questions=asked, cued=number in cued):
+                if text not in found:
+                    found[text] = Fact(kind, text, places[number], source)
+                    if kind == "question" and places[number] >= _OLDEST:  # the oldest rank last and do not count here
+                        room -= at_most(text)
+    named = {
+        "user": _names(by_person),
+        "assistant": _names(by_model),
+        "call": _names_in_calls(messages[at] for at in places),
+        "result": _names_in_results(results),
+    }
+    for source, findings in named.items():
+        left = enough * _SHARES[source] * (1 if room > 0 else NAMES_SHARE)
+        for number, kind, text in findings:
+            if text not in found:
+                found[text] = Fact(kind, text, places[number], source)
+                left -= 1
+                if left <= 0:
+                    break
     return sorted(found.values(), key=lambda fact: fact.position)
 
 
@@ -148,7 +156,12 @@ def by_importance(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def words_of(text: str) -> Iterator[Finding]:
-    """Yields (kind, word) for every identifier, path, address and number in a text.
+    """Yields (kind, word) for every identifier, path, address and number in a text."""
+    return ((kind, word) for kind, word, _ in _words(text))
+
+
+def _words(text: str) -> Iterator[tuple[str, str, int]]:
+    """Yields (kind, word, place) for every identifier, path, address and number in a text.
 
     All of them contain an odd character, so the search skips prose without examining each word.
     """
@@ -158,11 +171,11 @@ def words_of(text: str) -> Iterator[Finding]:
         word = text[start:end].rsplit(None, 1)[-1].strip(TRIMMED)
         if word.isalpha():
             if not word.islower() and not word[1:].islower() and _is_name(word):
-                yield "identifier", word
+                yield "identifier", word, end - 1
         else:
             for piece in (word,) if word.isascii() else _EMBEDDED.findall(word):
                 if kind := _kind(piece):
-                    yield kind, piece
+                    yield kind, piece, end - 1
 
 
 def sentences_of(text: str, *, questions: bool = True, cued: bool = True) -> list[Finding]:
@@ -199,9 +212,9 @@ def ends_of(text: str) -> str:
     return text if len(text) <= 2 * _RESULT else f"{text[:_RESULT]}\n{text[-_RESULT:]}"
 
 
-def failure_in(text: str, words: Iterable[str] = _ERRORS) -> str:
+def failure_in(text: str) -> str:
     """The line that reports an error; "" without one."""
-    for word in words:
+    for word in _ERRORS:
         if word in text:
             return next(one_line(line, _SENTENCE) for line in text.splitlines() if word in line)
     return ""
@@ -227,52 +240,64 @@ def _read(messages: Sequence[Message]) -> tuple[list[int], list[str]]:
     return places, texts
 
 
-def _odd_signs(texts: Sequence[str]) -> list[bytes]:
-    """The odd characters of each text, which names and numbers have; one pass over all texts, for speed."""
-    odd = "\0".join(texts).encode("utf-8", "surrogatepass").translate(None, _PLAIN).split(b"\0")
-    if len(odd) == len(texts):
-        return odd
-    return [text.encode("utf-8", "surrogatepass").translate(None, _PLAIN + b"\0") for text in texts]  # a text has a NUL
+class _Texts:
+    """Some of many texts put together, so that a search runs over all of them at once."""
+
+    def __init__(self, texts: Sequence[str], numbers: Sequence[int]) -> None:
+        self._texts, self._numbers = texts, numbers
+        self.text = "\n".join([texts[number] for number in numbers])
+        self._ends = list(accumulate([len(texts[number]) + 1 for number in numbers]))
+
+    def __getitem__(self, number: int) -> str:
+        return self._texts[number]
+
+    def number(self, place: int) -> int:
+        """The number of the text at this place."""
+        return self._numbers[bisect_right(self._ends, place)]
+
+    def holding(self, pieces: Iterable[str]) -> set[int]:
+        """The numbers of the texts that contain one of these pieces."""
+        found = set()
+        for piece in pieces:
+            place = self.text.find(piece)
+            while place >= 0:
+                at = bisect_right(self._ends, place)
+                found.add(self._numbers[at])
+                place = self.text.find(piece, self._ends[at])
+        return found
+
+    def cued(self) -> set[int]:
+        """The numbers of the texts that may contain a cue word."""
+        # A word begins after a blank, so one is put before the first text; that moves each place by one.
+        found = {self.number(place) for place in _CUE_PLACES.places(f"\n{self.text}".encode("ascii", "replace"))}
+        foreign = [number for number in self._numbers if not self._texts[number].isascii()]
+        return found.union([n for n in foreign if any(sign.search(self._texts[n]) for sign in _FOREIGN_SIGNS)])
 
 
-def _cued(texts: Sequence[str]) -> set[int]:
-    """The numbers of the texts that may contain a cue word; one pass over all of them, for speed."""
-    together = "\0".join(("", *texts)).encode("ascii", "replace")
-    ends = list(accumulate([len(text) + 1 for text in texts]))
-    found = {bisect_right(ends, place) for place in _CUE_PLACES.places(together)}
-    foreign = [number for number, text in enumerate(texts) if not text.isascii()]
-    signs = (_FOREIGN_CUE, _FOREIGN_LETTER)
-    return found.union([number for number in foreign if any(sign.search(texts[number]) for sign in signs)])
+# Names and numbers, and the errors of tools, as (number of the text, kind, text).
 
 
-# The facts of one message, as (source, kind, text); names, numbers and errors only while some are `left` to find.
+def _names(texts: _Texts, most: int = _WORDS_PER_MESSAGE) -> Iterator[tuple[int, str, str]]:
+    taken: Counter[int] = Counter()
+    for kind, word, place in _words(texts.text):
+        number = texts.number(place)
+        taken[number] += 1
+        if taken[number] <= most:
+            yield number, kind, word
 
 
-def _of_speech(
-    message: Message, text: str, left: Mapping[str, float], *, named: bool, cued: bool
-) -> list[tuple[str, str, str]]:
-    source = "user" if message.get("role") == "user" else "assistant"
-    found = []
-    # A question of the assistant is not open once it has continued, but what it decided counts as a decision.
-    asked = source == "user" and left["question"] > 0 and _has_any(text, _QUESTION_MARKS)
-    if cued or asked:
-        found = [(source, *each) for each in sentences_of(text, questions=asked, cued=cued)]
-    if named and left[source] > 0:
-        found += [(source, *each) for each in islice(words_of(text), _WORDS_PER_MESSAGE)]
-    if "tool_calls" in message and left["call"] > 0:
-        for _, _, arguments in calls_of(message):
-            words = words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " "))
-            found += [("call", kind, word) for kind, word in words if kind != "number"]
-    return found
+def _names_in_calls(messages: Iterable[Message]) -> Iterator[tuple[int, str, str]]:
+    for number, message in enumerate(messages):
+        for _, _, arguments in calls_of(message) if "tool_calls" in message else ():
+            for kind, word in words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " ")):
+                if kind != "number":
+                    yield number, kind, word
 
 
-def _of_result(text: str, odd: bytes) -> list[tuple[str, str, str]]:
-    line = failure_in(text, _ERRORS if odd or not text.isascii() else _PLAIN_ERRORS)
-    found = [("result", "error", line)] if line else []
-    if odd:
-        words = islice(words_of(text), _WORDS_PER_MESSAGE // 4)
-        found += [("result", kind, word) for kind, word in words if kind != "number"]
-    return found
+def _names_in_results(texts: _Texts) -> Iterator[tuple[int, str, str]]:
+    errors = ((number, "error", failure_in(texts[number])) for number in sorted(texts.holding(_ERRORS)))
+    names = (each for each in _names(texts, _WORDS_PER_MESSAGE // 4) if each[1] != "number")
+    return merge(errors, names, key=itemgetter(0))
 
 
 # The ledger: which files tools changed and which commands they ran, taken from the calls, not from a model.

@@ -140,17 +140,19 @@ class Counts:
     def total(self, start: int, stop: int) -> int:
         """Tokens of messages[start:stop]; many uncounted ones are extrapolated from a sample, by their characters."""
         span = self._counts[start:stop]
-        known = sum(filter(None, span))
-        if None not in span:
-            return known
+        known = [count for count in span if count is not None]
+        if len(known) == len(span):
+            return sum(known)
         missing = [start + offset for offset, count in enumerate(span) if count is None]
         if len(missing) <= _SAMPLE:
-            return known + sum(self[position] for position in missing)
+            return sum(known) + sum(self[position] for position in missing)
         if self._per_character is None:
             sample = missing[:: len(missing) // _SAMPLE]
             sizes = sum(characters(self._messages[position]) for position in sample)
             self._per_character = sum(self[position] for position in sample) / max(sizes, 1)
-        return known + round(sum(characters(self._messages[position]) for position in missing) * self._per_character)
+        return sum(known) + round(
+            sum(characters(self._messages[position]) for position in missing) * self._per_character
+        )
 
 
 def _part_text(part: object) -> str:
@@ -212,13 +214,9 @@ class Chapter:
 def to_ranges(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Groups ids into runs of consecutive ones, as (first, last)."""
     numbers = sorted(set(ids))
-    runs: list[tuple[int, int]] = []
-    for each in numbers:
-        if runs and each == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], each)
-        else:
-            runs.append((each, each))
-    return tuple(runs)
+    gaps = [at for at, (before, after) in enumerate(pairwise(numbers), start=1) if after != before + 1]
+    borders = [0, *gaps, len(numbers)] if numbers else []
+    return tuple((numbers[start], numbers[stop - 1]) for start, stop in pairwise(borders))
 
 
 def format_ranges(ranges: Iterable[tuple[int, int]]) -> str:
@@ -359,14 +357,18 @@ def is_block(message: Message) -> bool:
     return (marked or _FLAG in message) and message.get("role") in ("user", "assistant")
 
 
-def blocks_in(messages: Iterable[Message]) -> list[Message]:
-    """Finds the blocks among messages, with a cheap check first because histories may be long."""
-    marked = [
-        message
-        for message in messages
-        if _FLAG in message or (type(text := message.get("content")) is str and text.startswith("["))
-    ]
-    return list(filter(is_block, marked))
+def blocks_and_pointers(messages: Iterable[Message]) -> tuple[list[Message], list[int]]:
+    """Finds the blocks among messages, and the ids of original results that an earlier compaction shortened."""
+    blocks: list[Message] = []
+    ids: list[int] = []
+    for message in messages:  # in one pass, because histories may be long
+        content = message.get("content")
+        if message.get("role") == "tool":
+            if type(content) is str and _POINTER in content:
+                ids += map(int, POINTED.findall(content))
+        elif (_FLAG in message or (type(content) is str and content[:1] == MARK[0])) and is_block(message):
+            blocks.append(message)
+    return blocks, ids
 
 
 def render_block(summary: str, kept: str, pointers: str, ledger: str = "") -> str:
@@ -480,13 +482,6 @@ def clear_tool_results(
             pointer = f' {_POINTER}{number}" shows it.' if number is not None else ""
             cleared[position] = {**message, "content": CLEARED + pointer}
     return cleared
-
-
-def shortened_ids(messages: Messages) -> list[int]:
-    """Lists the ids of original results that an earlier compaction cleared or shortened."""
-    results = [message.get("content") for message in messages if message.get("role") == "tool"]
-    pointing = [content for content in results if type(content) is str and _POINTER in content]
-    return [int(number) for content in pointing for number in POINTED.findall(content)]
 
 
 def find_cut(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left, bisect_right
-from functools import cache
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -41,6 +40,7 @@ _FEWEST_ACCOUNT_DIGITS = 12
 
 _ANY_BYTE = range(256)
 _AT_ONCE = 64_000  # characters; what is made of more does not stay in the processor's cache
+_FIRST_BITS = int.from_bytes(b"\x11" * _AT_ONCE, "little")
 _WORD_BREAKS = [byte for byte in _ANY_BYTE if not bytes((byte,)).isalpha()]
 
 
@@ -86,18 +86,14 @@ class FewBeginnings:
 
     def places(self, text: bytes) -> Iterator[int]:
         """Every place where one of the words may begin, in any case, and some where none does."""
-        # The next character of a word is one byte further and one bit higher, which is 9 bits: shifting by 9 compares
-        # two characters at once, and shifting the result by 18 compares two pairs.
-        common = int.from_bytes(text.translate(self._table), "little")
-        common &= common >> 9
-        common &= common >> 18
-        return _marked(common & _first_bits(len(text) // _AT_ONCE), len(text), 0)
-
-
-@cache
-def _first_bits(length: int) -> int:
-    """The first bit of both groups at every place of a text of less than `length + 1` times the usual size."""
-    return int.from_bytes(b"\x11" * (_AT_ONCE * (length + 1)), "little")
+        for start in range(0, len(text), _AT_ONCE):
+            part = text[start : start + _AT_ONCE + 3]
+            # The next character of a word is one byte further and one bit higher, which is 9 bits: shifting by 9
+            # compares two characters at once, and shifting the result by 18 compares two pairs.
+            common = int.from_bytes(part.translate(self._table), "little")
+            common &= common >> 9
+            common &= common >> 18
+            yield from _marked(common & _FIRST_BITS, _AT_ONCE, start)
 
 
 def _marked(common: int, length: int, start: int) -> Iterator[int]:
@@ -184,13 +180,8 @@ def mask_secrets(text: str) -> str:
 def mask_all(texts: Iterable[str]) -> list[str]:
     """Applies `mask_secrets` to each text; for many texts, much faster than one by one."""
     masked = list(texts)
-    start = size = 0
-    for end, text in enumerate(masked, start=1):
-        size += len(text)
-        if size >= _AT_ONCE or end == len(masked):
-            for at in _suspects([unescaped(text) if "\\" in text else text for text in masked[start:end]]):
-                masked[start + at] = mask_secrets(masked[start + at])
-            start, size = end, 0
+    for at in _suspects([unescaped(text) if "\\" in text else text for text in masked]):
+        masked[at] = mask_secrets(masked[at])
     return masked
 
 
