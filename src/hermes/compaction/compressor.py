@@ -644,10 +644,12 @@ class Record:
         self._calls.update(calls)
 
     def _entry(self, at: int, cap: int) -> str:
-        role, name, number = self.messages[at].get("role") or "?", self.messages[at].get("name"), self._ids[at]
-        who = str(role).upper() if number is None else f"{str(role).upper()} {number}"
-        if role == "tool" and name:
-            who = f"{who} {name}"
+        message, number = self.messages[at], self._ids[at]
+        who = str(message.get("role") or "?").upper()
+        if number is not None:
+            who = f"{who} {number}"
+        if message.get("role") == "tool" and message.get("name"):
+            who = f"{who} {message['name']}"
         shown = f"[{who}] {excerpt(self._texts[at], cap)}".rstrip()
         if at not in self._calls:
             return shown
@@ -730,8 +732,8 @@ def build_prompt(task: Task, entries: Sequence[str], notes: str) -> str:
     if task.memory_context:
         parts.append(f"<memory>\n{excerpt(task.memory_context, _MEMORY_CONTEXT)}\n</memory>")
     # Text of the conversation must not close the tag it is quoted in.
-    shown = [entry.replace("</session", "</ session") for entry in entries]
-    return "\n".join(["\n\n".join(parts), "\n<session>", *shown, "</session>"])
+    shown = "\n".join(entries).replace("</session", "</ session")
+    return "\n".join(["\n\n".join(parts), "\n<session>", shown, "</session>"])
 
 
 def _room(task: Task, window: int) -> int:
@@ -783,7 +785,8 @@ def _entries(record: Record, room: int) -> list[str]:
     per_token = max(len(sample) / max(estimate(sample), 1), _FEWEST_CHARACTERS)
     space = round(room * per_token * MOST_PIECES)
     cap = next((cap for cap in _CAPS if record.size(cap) <= space), None)
-    return record.entries(places, cap) if cap is not None else _sampled(record, space)
+    # Twice as large a sample of an enormous history would say little more and cost twice as much.
+    return record.entries(places, cap) if cap is not None else _sampled(record, space // 2)
 
 
 def _sampled(record: Record, space: int) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from itertools import accumulate, chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -199,7 +200,8 @@ _BEFORE_WORDS = _listed("auth|requirepass|login|airtable|seed|mnemonic|recovery|
 _BEFORE_PLACES = FewBeginnings("ogin|rtab|emon|ecov|alle|phra", "auth|repa|seed|word")
 _BEFORE_SECRETS = lazy_pattern(
     r"(?:sess|sid|cookie)[\w-]{0,40}[\"']?\s{0,3}[=:]|://[^\s\"'<>]{1,301}@"
-    r"|(?:pin|puk|code|otp|cv[vc]|ssn|social sec|door|gate|lock|safe|backup)[^\0]{0,80}?[0-9]{3}"
+    r"|(?:pin|puk|ssn|social sec|door|gate|lock|safe|backup)[^\0]{0,80}?[0-9]{3}"
+    r"|(?:code|otp|cv[vc])\w?[^\0\w]{0,4}(?:\w{2,3}[^\0\w]{0,4})?[0-9]{3}"
     rf"|{'|'.join(_BEFORE_WORDS)}|(?:backup|secret) (?:phrase|words)"
     r"|(?<=ssh)pass|key|bip|basic |mysql|:5432:| -u |--user|identified by|-----begin"
     r"|(?:pass|pwd|pw(?![a-z])|secret|token|credential|bearer|pat(?![a-z])|psk|kennwort|contrase|schl\?ssel|senha|parola"
@@ -216,7 +218,8 @@ _LONG_PART = b"a" * _SHORTEST_RUN
 
 def _suspects(texts: list[str]) -> set[int]:
     """The positions of the texts that may contain a secret; all others contain none."""
-    signs = "\0".join(texts).encode("ascii", "replace").translate(None, _OF_SENTENCES).split(b"\0")
+    all_signs = "\0".join(texts).encode("ascii", "replace").translate(None, _OF_SENTENCES)
+    signs = all_signs.split(b"\0")
     if len(signs) != len(texts):  # one of them contains the NUL that separates them
         return set(range(len(texts)))
     sentences = [at for at, its in enumerate(signs) if not its]
@@ -231,19 +234,21 @@ def _suspects(texts: list[str]) -> set[int]:
     raw = together.encode("ascii", "replace")
     ends = list(accumulate([len(texts[at]) + 1 for at in others]))
     found |= {others[bisect_right(ends, place)] for place in chain(_telling_words(raw), _telling_runs(together, raw))}
-    has_iban = b"AA00" in raw.translate(_ZEROS)
-    for at in others:
-        text = texts[at]
-        if len(signs[at]) >= _FEWEST_ACCOUNT_DIGITS and (
-            (_FEWEST_CARD_DIGITS in signs[at].translate(_ZEROS, b"-") and any(_card_numbers(text)))
-            or (has_iban and any(_ibans(text)))
-        ):
-            found.add(at)
-        if not text.isascii():
-            foreign = text.lower().encode("utf-8", "surrogatepass").translate(None, _ASCII)
-            if _NOT_ASCII.search(foreign.decode("utf-8", "surrogatepass")):
-                found.add(at)
+    long = [at for at in others if len(signs[at]) >= _FEWEST_ACCOUNT_DIGITS]
+    if _FEWEST_CARD_DIGITS in all_signs.translate(_ZEROS, b"-"):
+        found.update([at for at in long if any(_card_numbers(texts[at]))])
+    if b"AA00" in raw.translate(_ZEROS):
+        found.update([at for at in long if any(_ibans(texts[at]))])
+    foreign = [at for at in others if not texts[at].isascii()]
+    if _has_foreign_sign("".join([texts[at] for at in foreign])):
+        found.update([at for at in foreign if _has_foreign_sign(texts[at])])
     return found
+
+
+def _has_foreign_sign(text: str) -> bool:
+    """Whether a text has a word for passwords in another script, or what is no usual letter but acts as one."""
+    foreign = text.lower().encode("utf-8", "surrogatepass").translate(None, _ASCII)
+    return _NOT_ASCII.search(foreign.decode("utf-8", "surrogatepass")) is not None
 
 
 def _telling_words(raw: bytes) -> Iterator[int]:
@@ -254,14 +259,14 @@ def _telling_words(raw: bytes) -> Iterator[int]:
 
 def _telling_runs(text: str, raw: bytes) -> Iterator[int]:
     """Where a long run begins that has the format of a secret or looks random."""
-    runs: dict[str, list[int]] = {}
+    runs: dict[str, list[int]] = defaultdict(list)
     parts, whole = raw.translate(_PARTS) + b" ", raw.translate(_RUNS) + b" "
     start = parts.find(_LONG_PART)
     while start >= 0:
         end = parts.find(b" ", start)
         if not text[start:end].isalpha():
             start, end = whole.rfind(b" ", 0, start) + 1, whole.find(b" ", end)
-            runs.setdefault(text[start:end], []).append(start)
+            runs[text[start:end]].append(start)
         start = parts.find(_LONG_PART, end)
     distinct = "\n".join((*runs, ""))
     for _, start, _ in chain(_tokens(distinct), _formats(distinct, _PHRASES)):

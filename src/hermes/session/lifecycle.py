@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, ModelError, NotFound, StorageError
 from hermes.base.text import day
 from hermes.compaction.facts import by_importance, find_facts, words_of
-from hermes.compaction.messages import last_request, one_line, text_of
+from hermes.compaction.messages import is_block, last_request, one_line, text_of
 from hermes.conversations.context import COPY, ORDER, RECEIPT, WRITTEN, Contexts, first_id
 from hermes.conversations.database import Opened
 from hermes.memory.capture import KNOWN, capture, placed
@@ -189,6 +189,7 @@ def _words(text: str) -> set[str]:
 
 def _extracted(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A note without a model: the first request, the last answer, and sentences with decisions or open matters."""
+    messages = [message for message in messages if not is_block(message)]
     asked = [text_of(message) for message in messages if message.get("role") == "user" and text_of(message).strip()]
     answered = [text_of(m) for m in messages if m.get("role") == "assistant" and text_of(m).strip()]
     facts = by_importance(find_facts(messages, _FACTS))
