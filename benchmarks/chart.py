@@ -26,6 +26,7 @@ _UNITS = (
     ("_mb_per_s", "MB/s"),
     ("_per_second", "per second"),
     ("_bytes", "bytes"),
+    ("_percent", "%"),
 )
 
 

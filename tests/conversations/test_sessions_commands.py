@@ -161,21 +161,6 @@ def test_below_a_question_stands_the_beginning_of_its_answer(db: SessionDB, herm
 
 
 @pytest.mark.proves("search.cli-search")
-def test_where_words_find_nothing_the_search_by_meaning_is_named_unless_it_is_there(
-    db: SessionDB, hermes: Command, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    talk(db, "about tea")
-    monkeypatch.setattr("hermes.conversations.search.semantic.find_spec", lambda _: None)
-    assert "wordllama` adds a search by meaning" in hermes("sessions", "search", "kubernetes").err
-    hermes("config", "set", "recall.semantic", "off")
-    assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
-    hermes("config", "set", "recall.semantic", "auto")
-    monkeypatch.setattr("hermes.conversations.search.semantic.find_spec", lambda _: "found")
-    monkeypatch.setattr("hermes.session.parts.embedding_of", lambda _: None)
-    assert "by meaning" not in hermes("sessions", "search", "kubernetes").err
-
-
-@pytest.mark.proves("search.cli-search")
 def test_a_project_can_be_preferred_without_hiding_the_others(db: SessionDB, hermes: Command) -> None:
     web = talk(db, "the dunlin feeds", project="web")
     garden = talk(db, "the dunlin feeds", project="garden")

@@ -207,19 +207,8 @@ def sessions_search(given: ui.Given, context: ui.Context) -> int:
         ui.problem(note)
     if results:
         return ui.OK
-    more = "" if found.notes else _by_meaning(context)
-    ui.problem(f"no conversation matches {query!r}; try fewer or other words{more}")
+    ui.problem(f"no conversation matches {query!r}; try fewer or other words")
     return ui.REFUSED
-
-
-def _by_meaning(context: ui.Context) -> str:
-    """A hint how to install search by meaning, unless it is installed or switched off."""
-    from hermes.base.errors import command as install_command
-    from hermes.conversations.search.semantic import static_vectors
-
-    if context.settings.text("recall.semantic") == "off" or static_vectors() is not None:
-        return ""
-    return f". Only words were compared; {install_command('semantic')} adds a search by meaning"
 
 
 def _match_lines(match: Match, answer: StoredMessage | None) -> Iterator[str]:

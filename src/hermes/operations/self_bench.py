@@ -12,7 +12,6 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from xml.sax.saxutils import escape
 
 from hermes.base.errors import NotFound
 from hermes.base.events import Usage
@@ -225,24 +224,10 @@ def bars(figures: Mapping[str, Any], width: int = 30) -> Iterator[str]:
         yield f"{arm:<10} {bar:<{width}} {share:5.1f} % hits, {figures[arm]['misled']} misled"
 
 
-def chart(figures: Mapping[str, Any]) -> str:
-    """An SVG chart of the hits and misleading results of each arm, in percent of its questions."""
-    rows: list[str] = []
-    for place, arm in enumerate(ARMS):
-        tally, y = figures[arm], 56 + 52 * place
-        misled = percent(tally["misled"], tally["questions"])
-        for offset, share, colour, what in (
-            (0, tally["hit_share"], "#4a7ab0", "hits"),
-            (18, misled, "#b0574a", "misled"),
-        ):
-            rows.append(f'<rect x="120" y="{y + offset}" width="{4 * share:.1f}" height="14" fill="{colour}"/>')
-            rows.append(f'<text x="{128 + 4 * share:.1f}" y="{y + offset + 12}">{share:g} % {what}</text>')
-        rows.append(f'<text x="16" y="{y + 20}">{escape(arm)}</text>')
-    head = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 280" font-family="sans-serif" font-size="13">'
-    title = (
-        '<rect width="680" height="280" fill="#ffffff"/><text x="16" y="28" font-size="18">Does memory help me?</text>'
-    )
-    return "\n".join([head, title, *rows, "</svg>"]) + "\n"
+def shares(figures: Mapping[str, Any]) -> dict[str, Any]:
+    """What a chart shows: hits and misleading results of each arm, in percent of its questions."""
+    misled = {arm: percent(figures[arm]["misled"], figures[arm]["questions"]) for arm in ARMS}
+    return {"hits_percent": {arm: figures[arm]["hit_share"] for arm in ARMS}, "misled_percent": misled}
 
 
 def lines(figures: Mapping[str, Any]) -> Sequence[str]:

@@ -238,9 +238,11 @@ def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
 def bench_self(given: ui.Given, context: ui.Context) -> None:
     """Measures with the person's own conversations whether memory helps, with a model if one is asked for."""
     from hermes.cli.sessions import open_existing
-    from hermes.operations.self_bench import chart, lines, run_self
+    from hermes.operations.self_bench import lines, run_self, shares
     from hermes.session.models import answer, main_model
 
+    if given.chart:
+        checkout().refuse_unwritable("--chart", given.chart)
     model = None
     if given.model:
         found = main_model(context.settings)
@@ -250,9 +252,5 @@ def bench_self(given: ui.Given, context: ui.Context) -> None:
     with ui.Progress() as progress, open_existing(context) as db:
         figures = run_self(db, limit=given.limit, model=model, progress=partial(progress.stage, "asking"))
     if given.chart:
-        try:
-            with open(given.chart, "w", encoding="utf-8") as file:
-                file.write(chart(figures))
-        except OSError as error:
-            raise NotFound(f"--chart: {given.chart} cannot be written: {error.strerror}") from error
+        checkout().draw_chart(given.chart, shares(figures), "self")
     ui.show(given, figures, *lines(figures))
