@@ -55,7 +55,7 @@ from hermes.portability.transcripts import sources
 from hermes.conversations.recorded_import import RecordedDB
 folder, target, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
 start, cpu = time.perf_counter(), time.process_time()
-with RecordedDB.open(target, durability="turn") as db:
+with RecordedDB.begin(target) as db:
     work = TranscriptImport(db)
     for source in sources(folder):
         work.take(source)

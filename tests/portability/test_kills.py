@@ -298,7 +298,7 @@ def test_what_one_run_of_an_import_left_another_completes_or_takes_back(
 
 @pytest.mark.proves("migration.discarded")
 def test_a_session_that_somebody_deleted_is_no_obstacle(home: Path) -> None:
-    with RecordedDB.open(home / "state.db", name="it") as db:
+    with RecordedDB.begin(home / "state.db", name="it") as db:
         for title in ("One", "Two"):
             db.append(db.create_session(title=title), {"role": "user", "content": title})
     with SessionDB.open(home / "state.db") as db:
@@ -306,14 +306,14 @@ def test_a_session_that_somebody_deleted_is_no_obstacle(home: Path) -> None:
         gone = db.resolve("One")
         assert gone is not None
         db.delete(gone.id)
-    with RecordedDB.open(home / "state.db", name="it") as db:
+    with RecordedDB.begin(home / "state.db", name="it") as db:
         db.rename(known, "Renamed")
         with pytest.raises(NotFound):
             db.append_many("nobody", [{"role": "user", "content": "x"}])
     with SessionDB.open(home / "state.db") as db:
         db.delete(known)
-    with RecordedDB.open(home / "state.db", name="it") as db:
-        assert db.take_back(everything=True) == 0
+    with RecordedDB.begin(home / "state.db", name="it") as db:
+        assert db.take_back() == 0
         assert db.counts() == {"sessions": 0, "messages": 0}
 
 
@@ -325,7 +325,7 @@ def test_vectors_of_a_block_that_was_cut_go_with_it(home: Path) -> None:
         from hermes.storage.local.schema import add_vectors
 
         add_vectors(database_of(db))
-    with RecordedDB.open(home / "state.db", name="it") as db:
+    with RecordedDB.begin(home / "state.db", name="it") as db:
         db.append(session, {"role": "user", "content": "imported"})
         database_of(db).connection.execute("INSERT INTO vectors SELECT block, 1, 0, x'00' FROM blocks")
         db.take_back()

@@ -242,15 +242,16 @@ def test_an_odd_message_is_reported_and_the_others_come_in(home: Path, hermes: C
 @pytest.mark.proves("migration.taken-back")
 def test_an_import_that_fails_leaves_the_database_as_it_was(home: Path, tmp_path: Path) -> None:
     file = made.claude_code(tmp_path)
-    with RecordedDB.open(home / "state.db") as db:
+    with RecordedDB.begin(home / "state.db") as db:
         _bring(db, tmp_path)
         db.create_session(session_id="mine", title="Mine")
         db.append(f"claude-code_{made.SESSION}", {"role": "user", "content": "said here"})
+        db.complete()
         before = _rows(db)
     with open(file, "a", encoding="utf-8") as more:
         more.write("".join(json.dumps(made.claude_code_line("user", f"q{n}", 7)) + "\n" for n in range(100)))
     made.codex(tmp_path / "codex")
-    with RecordedDB.open(home / "state.db") as db:
+    with RecordedDB.begin(home / "state.db") as db:
         _bring(db, tmp_path)
         assert db.search("run the tests")
         assert _rows(db) != before

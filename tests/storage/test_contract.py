@@ -269,13 +269,13 @@ def test_nearness_in_meaning_is_found(engine: dict[str, Any]) -> None:
 def test_an_import_is_taken_back_without_a_trace(db: SessionDB, engine: dict[str, Any]) -> None:
     kept = said(db, *(f"before {number}" for number in range(40)), title="Kept")
     before = (db.get_session(kept), [each.id for each in db.messages(kept)])
-    with RecordedDB.open(**engine, name="trial", about="hermes import trial") as recorded:
+    with RecordedDB.begin(**engine, name="trial", about="hermes import trial") as recorded:
         with recorded.bulk():
             recorded.append_many(kept, [{"role": "user", "content": f"imported walrus {n}"} for n in range(50)])
             recorded.rename(kept, "Renamed")
             recorded.create_session(title="New")
             recorded.set_meta("imported", "yes")
-        with pytest.raises(LockTimeout), RecordedDB.open(**engine, name="second"):
+        with pytest.raises(LockTimeout), RecordedDB.begin(**engine, name="second"):
             pass
         assert [each.running for each in unfinished_imports(db)] == [True]
         assert recorded.take_back() == 0
@@ -284,7 +284,7 @@ def test_an_import_is_taken_back_without_a_trace(db: SessionDB, engine: dict[str
     following = db.append(kept, {"role": "user", "content": "later"})
     assert db.messages(kept)[-1].id == following
     assert unfinished_imports(db) == []
-    with RecordedDB.open(**engine, name="second") as recorded:  # the first one has given its place back
+    with RecordedDB.begin(**engine, name="second") as recorded:  # the first one has given its place back
         said(recorded, "and one more")
 
 

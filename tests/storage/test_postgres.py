@@ -64,15 +64,15 @@ def _asked(address: str, person: str | None, sql: str, values: tuple[Any, ...] =
 @pytest.mark.proves("storage.contract")
 def test_an_import_that_goes_on_for_long_keeps_its_place_and_one_that_lost_it_adds_nothing(postgres: str) -> None:
     message = [{"role": "user", "content": "one more"}]
-    with RecordedDB.open(postgres, owner="importer", name="long") as long:
+    with RecordedDB.begin(postgres, owner="importer", name="long") as long:
         session = long.create_session()
         _minutes_pass(postgres, 9)
         long.append_many(session, message)
         _minutes_pass(postgres, 9)
-        with pytest.raises(LockTimeout), RecordedDB.open(postgres, owner="importer", name="other"):
+        with pytest.raises(LockTimeout), RecordedDB.begin(postgres, owner="importer", name="other"):
             pass
         _minutes_pass(postgres, 9)
-        with RecordedDB.open(postgres, owner="importer", name="other"), pytest.raises(LockTimeout):
+        with RecordedDB.begin(postgres, owner="importer", name="other"), pytest.raises(LockTimeout):
             long.append_many(session, message)
         assert len(long.messages(session)) == 1
 

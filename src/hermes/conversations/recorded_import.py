@@ -6,7 +6,8 @@ import base64
 import contextlib
 import json
 import time
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.text import counted
@@ -16,12 +17,11 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hermes.conversations.search.reranker import FindReranker
-    from hermes.conversations.search.semantic import Find
     from hermes.storage.ports import Durability
 
 _LOCK_TIMEOUT = 10
 _UNFINISHED = "unfinished:"
+_ABOUT = "about"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,56 +46,34 @@ class Unfinished:
         return f"`{self.about}` continues it; `{self.about} --discard` undoes it"
 
 
-@dataclass(slots=True)
-class _Step:
-    """What one transaction of an import changes; stored in that transaction, so that no change lacks its record."""
-
-    made: list[str] = field(default_factory=list)
-    rows: dict[str, dict[str, Any]] = field(default_factory=dict)  # sessions as they were
-    notes: dict[str, Any] = field(default_factory=dict)  # keys with their values before; None for absent
-    ends: dict[str, int] = field(default_factory=dict)  # the newest message of each session it added to
-    messages: int = 0
-
-
 class RecordedDB(SessionDB):
-    """A database that notes what an import adds, so that the import can be undone."""
+    """A database that notes what an import adds, so that the import can be undone.
+
+    Each note is a row of its own, stored in the transaction of the change it is about, so that no change lacks one:
+    `made` for a new session, `row` for one as it was, `end` for the newest message the import added to a session, and
+    `note` for the value that a key had before. `about` says what the import is, and counts its messages.
+    """
 
     def __init__(self, *parts: Any) -> None:
         super().__init__(*parts)
         self._held = contextlib.ExitStack()
         self._stay: Callable[[], None] | None = None
-        self._name = ""
-        self._about = ""
-        self._first = self._following = 0
-        self._step: _Step | None = None
-        self._seen: set[str] = set()
-        self._noted: set[str] = set()
-        self._numbers = self.store.undo.numbers()
+        self._about: dict[str, Any] = {"messages": 0}
+        self._prefix = ""  # of the keys of this import's notes
+        self._noted: set[str] = set()  # notes that are stored already and stay as they are
 
     @classmethod
-    def open(
+    def begin(
         cls,
         path: str | os.PathLike[str],
         *,
         owner: str = "local",
-        durability: Durability = "message",
-        semantic: Find | None = None,
-        reranker: FindReranker | None = None,
-        wait: float | None = None,
-        reading: bool = False,
+        durability: Durability = "turn",
         name: str = "import",
         about: str = "",
     ) -> Self:
         """Opens the database for one import; a later run finds the import by its `name`, and people read `about`."""
-        db = super().open(
-            path,
-            owner=owner,
-            durability=durability,
-            semantic=semantic,
-            reranker=reranker,
-            wait=wait,
-            reading=reading,
-        )
+        db = cls.open(path, owner=owner, durability=durability)
         try:
             db._begin(name, about)  # noqa: SLF001 - its own
         except BaseException:
@@ -105,10 +83,12 @@ class RecordedDB(SessionDB):
 
     def _begin(self, name: str, about: str) -> None:
         self._stay = self._held.enter_context(self.store.undo.alone(_LOCK_TIMEOUT))
-        self._numbers = self.store.undo.numbers()
-        self._name, self._about = name, about
-        steps = self.store.meta_from(self._prefix())
-        self._first = self._following = int(steps[-1][0]) + 1 if steps else 0
+        self._prefix = f"{_UNFINISHED}{name}:"
+        if self.get_meta(f"{self._prefix}{_ABOUT}") is None:  # else an earlier run was stopped, and this continues it
+            self._about |= {"about": about, "at": time.time(), "numbers": self.store.undo.numbers()}
+            self.store.forget_meta(self._prefix)  # what an earlier version noted
+        else:
+            self._about = json.loads(self.get_meta(f"{self._prefix}{_ABOUT}"))
 
     def close(self) -> None:
         try:
@@ -116,179 +96,121 @@ class RecordedDB(SessionDB):
         finally:
             super().close()
 
-    @contextlib.contextmanager
-    def bulk(self) -> Iterator[None]:
-        """As in `SessionDB`; all of it becomes one step of the record."""
-        with super().bulk(), self._recorded():
-            yield
-
     def create_session(self, *given: Any, **more: Any) -> str:
-        with self._recorded() as step:
+        with self._recorded():
             name = super().create_session(*given, **more)
-            step.made.append(name)
-            self._seen.add(name)
+            self._note(f"made:{name}", self.get_session(name).key)
+            self._noted.add(f"row:{name}")
             return name
 
     def append_many(self, session_id: str, messages: Sequence[Mapping[str, Any]]) -> list[int]:
-        with self._recorded() as step:
-            self._look(session_id, step)
+        with self._recorded():
+            self._look(session_id)
             ids = super().append_many(session_id, messages)
             if ids:
-                step.ends[session_id] = ids[-1]
-                step.messages += len(ids)
+                self._note(f"end:{session_id}", ids[-1])
+                self._about["messages"] += len(ids)
             return ids
 
     def rename(self, session_id: str, title: str | None) -> str | None:
-        with self._recorded() as step:
-            self._look(session_id, step)
+        with self._recorded():
+            self._look(session_id)
             return super().rename(session_id, title)
 
     def set_meta(self, key: str, value: str | float | bytes | None) -> None:
-        with self._recorded() as step:
-            if key not in self._noted:
-                self._noted.add(key)
-                step.notes[key] = self.get_meta(key)
+        with self._recorded():
+            self._note_once(f"note:{key}", lambda: self.get_meta(key))
             super().set_meta(key, value)
 
     def complete(self) -> None:
-        """Ends the import and deletes its record, after which it cannot be undone."""
-        self.store.forget_meta(self._prefix())
-        self._first = self._following
-        self._seen.clear()
+        """Ends the import and deletes its notes, after which it cannot be undone."""
+        self.store.forget_meta(self._prefix)
         self._noted.clear()
 
-    def take_back(self, *, everything: bool = False) -> int:
-        """Removes what this run added or, with `everything`, also what earlier runs of the same import added.
+    def take_back(self) -> int:
+        """Removes what this import added, in this run and in earlier ones that were stopped.
 
         Sessions that already existed become as they were before. Sessions that somebody has continued since are kept;
         returns how many these are.
         """
-        work = _TakingBack(self)
-        first = "" if everything else f"{self._first:08}"
+        notes: dict[str, dict[str, Any]] = defaultdict(dict)
+        kept: set[str] = set()
         with self.store.transaction():
-            for step, text in reversed(self.store.meta_from(self._prefix())):
-                if step >= first:
-                    work.undo(json.loads(text))
-            work.put_numbers_back()
-            self.store.forget_meta(self._prefix(), first)
+            for key, text in self.store.meta_from(self._prefix):
+                kind, _, name = key.partition(":")
+                notes[kind][name] = json.loads(text)
+            made, rows = notes["made"], notes["row"]
+            for name in (*sorted(made, key=made.__getitem__, reverse=True), *rows):
+                row = {column: _unpacked(value) for column, value in rows.get(name, {}).items()}
+                found = self.store.find(name)
+                if found is None:
+                    continue  # somebody deleted it
+                if found.last_id != notes["end"].get(name, row.get("last_id", 0)):
+                    kept.add(name)
+                elif name in made:
+                    self.store.delete(found.key)
+                else:
+                    self.store.undo.cut(row)
+            for key, value in notes["note"].items():
+                # How far a session was imported stays true as long as the session is kept.
+                if not any(key.endswith(f":{name}") for name in kept):
+                    self.store.set_meta(key, _unpacked(value))
+            self.store.undo.put_numbers_back(self._about["numbers"])
+            self.store.forget_meta(self._prefix)
         self.remove_unused_images()
-        self._seen.clear()
         self._noted.clear()
-        return len(work.kept)
+        self._about["messages"] = 0
+        return len(kept)
 
     @contextlib.contextmanager
-    def _recorded(self) -> Iterator[_Step]:
-        """Gives the current step; the outermost call stores its record in the same transaction."""
-        with self.store.transaction():
-            if self._step is not None:
-                yield self._step
-                return
-            if self._stay is not None:
-                self._stay()
-            step = self._step = _Step()
-            try:
-                yield step
-                self._write_down(step)
-            except BaseException:
-                self._seen.difference_update(step.made, step.rows)
-                self._noted.difference_update(step.notes)
-                raise
-            finally:
-                self._step = None
+    def _recorded(self) -> Iterator[None]:
+        """Makes a change and its notes one transaction."""
+        before = self._about["messages"]
+        try:
+            with self.store.transaction():
+                if self._stay is not None:
+                    self._stay()
+                yield
+                self._note(_ABOUT, self._about)
+        except BaseException:
+            self._noted.clear()  # what was rolled back has to be noted again
+            self._about["messages"] = before
+            raise
 
-    def _write_down(self, step: _Step) -> None:
-        if not (step.made or step.rows or step.notes or step.ends):
+    def _look(self, session_id: str) -> None:
+        """Notes a session as it is before this import changes it."""
+        self._note_once(f"row:{session_id}", lambda: self.store.undo.session_row(session_id))
+
+    def _note_once(self, key: str, value: Callable[[], Any]) -> None:
+        made = f"made:{key.removeprefix('row:')}"
+        if key in self._noted or any(self.get_meta(f"{self._prefix}{each}") is not None for each in (key, made)):
+            self._noted.add(key)
             return
-        record: dict[str, Any] = {
-            "made": step.made,
-            "rows": [{name: _packed(value) for name, value in row.items()} for row in step.rows.values()],
-            "notes": {key: _packed(value) for key, value in step.notes.items()},
-            "ends": step.ends,
-            "messages": step.messages,
-        }
-        if self._following == self._first:
-            record |= {"about": self._about, "at": time.time(), "numbers": self._numbers}
-        self.store.set_meta(f"{self._prefix()}{self._following:08}", json.dumps(record))
-        self._following += 1
+        self._note(key, value())
+        self._noted.add(key)
 
-    def _prefix(self) -> str:
-        """The beginning of the keys under which the steps of this import are stored."""
-        return f"{_UNFINISHED}{self._name}:"
-
-    def _look(self, session_id: str, step: _Step) -> None:
-        if session_id in self._seen:
-            return
-        row = self.store.undo.session_row(session_id)
-        if row is not None:
-            self._seen.add(session_id)
-            step.rows[session_id] = row
-
-
-class _TakingBack:
-    """Undoes the steps of an import, newest first."""
-
-    def __init__(self, db: RecordedDB) -> None:
-        self._store = db.store
-        self._ends: dict[str, int] = {}
-        self._numbers: dict[str, int] = {}
-        self.kept: set[str] = set()
-
-    def undo(self, step: dict[str, Any]) -> None:
-        """Undoes one step, as far as nobody has added to its sessions since."""
-        for name, end in step["ends"].items():
-            self._ends.setdefault(name, end)
-        for name in reversed(step["made"]):
-            key = self._untouched(name, 0)
-            if key is not None:
-                self._store.delete(key)
-        for packed in step["rows"]:
-            row = {name: _unpacked(value) for name, value in packed.items()}
-            if self._untouched(row["id"], row["last_id"]) is not None:
-                self._store.undo.cut(row)
-        for key, value in step["notes"].items():
-            self._note_back(key, _unpacked(value))
-        self._numbers = step.get("numbers", self._numbers)
-
-    def _untouched(self, name: str, otherwise: int) -> int | None:
-        """The key of a session that ends where the import left it; None if it was deleted or continued since."""
-        end = self._ends.pop(name, otherwise)
-        found = self._store.find(name)
-        if found is None:
-            return None
-        if found.last_id != end:
-            self.kept.add(name)
-            return None
-        return found.key
-
-    def _note_back(self, key: str, value: Any) -> None:
-        if any(key.endswith(f":{name}") for name in self.kept):
-            return  # it says how far this session was imported, which stays true as long as the session is kept
-        self._store.set_meta(key, value)
-
-    def put_numbers_back(self) -> None:
-        """Frees the numbers of sessions and messages that the import used."""
-        if self._numbers:
-            self._store.undo.put_numbers_back(self._numbers)
+    def _note(self, key: str, value: Any) -> None:
+        if isinstance(value, dict):
+            value = {name: _packed(each) for name, each in value.items()}
+        self.store.set_meta(f"{self._prefix}{key}", json.dumps(_packed(value)))
 
 
 def unfinished_imports(db: SessionDB) -> list[Unfinished]:
     """The imports into this database that were begun and not completed, oldest first."""
-    steps: dict[str, list[dict[str, Any]]] = {}
-    for key, text in reversed(db.store.meta_from(_UNFINISHED)):
-        steps.setdefault(key.rpartition(":")[0], []).append(json.loads(text))
-    if not steps:
-        return []
-    running = db.store.undo.is_running()
+    notes = [(*key.split(":", 1), text) for key, text in db.store.meta_from(_UNFINISHED)]
+    begun = {name: json.loads(text) for name, rest, text in notes if rest == _ABOUT}
+    made = Counter(name for name, rest, _ in notes if rest.startswith("made:"))
+    running = bool(begun) and db.store.undo.is_running()
     found = [
         Unfinished(
             name=name,
-            about=each[-1].get("about", ""),
-            began_at=each[-1].get("at", 0.0),
-            sessions=sum(len(step["made"]) for step in each),
-            messages=sum(step["messages"] for step in each),
+            about=about["about"],
+            began_at=about["at"],
+            sessions=made[name],
+            messages=about["messages"],
             running=running,
         )
-        for name, each in steps.items()
+        for name, about in begun.items()
     ]
     return sorted(found, key=lambda each: each.began_at)
 

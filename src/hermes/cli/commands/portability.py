@@ -446,7 +446,7 @@ def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[Rec
     for option in ("format", "project"):
         if chosen := getattr(given, option):
             command += [f"--{option}", chosen]
-    with RecordedDB.open(**where, durability="turn", name=name, about=shlex.join(command)) as db:
+    with RecordedDB.begin(**where, name=name, about=shlex.join(command)) as db:
         before = db.counts()["messages"]
         try:
             yield db
@@ -607,8 +607,8 @@ def _discard(given: ui.Given, context: ui.Context) -> None:
         raise NotFound(f"there is no unfinished import{f' of {given.file}' if given.file else ''} to discard")
     kept = 0
     for each in chosen:
-        with RecordedDB.open(**where, durability="turn", name=each.name) as recorded:
-            kept += recorded.take_back(everything=True)
+        with RecordedDB.begin(**where, name=each.name) as recorded:
+            kept += recorded.take_back()
             recorded.sync()
     messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
     lines = [f"discarded {counted(each.messages, 'message')} of `{each.about}`" for each in chosen]
