@@ -37,7 +37,7 @@ def fill(home: Path, conversations: int, messages_each: int) -> None:
         for first in range(0, conversations, _BATCH):
             with db.bulk():
                 for number in range(first, min(first + _BATCH, conversations)):
-                    session = db.create_session(source="cli", title=f"Conversation {number}")
+                    session = db.create_session(source="cli", title=f"Conversation {number}", session_id=f"c{number}")
                     words = [_WORDS[(number + step) % len(_WORDS)] for step in range(messages_each)]
                     roles = ("user", "assistant")
                     db.append_many(
