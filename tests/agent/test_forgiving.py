@@ -48,6 +48,8 @@ REFUSED = [
     '{"action": "add", "content":',
     f"{{{SAVE},",
     f'{{{SAVE}, "limit": 1',
+    f'{{{SAVE}, "limit": 2 5,}}',
+    f"]{{{SAVE}}}",
     f"[{{{SAVE}}}]",
     f"{{{SAVE}}} I hope this helps",
     "please save it",

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from typing import TYPE_CHECKING
+
+from hermes.base.values import lazy_pattern
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -58,8 +61,6 @@ def counted(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
-_BLANKS = " \t\n\r\f\v\u00a0\ufeff"
-_CLOSERS = "}])"
 _WORDS = {
     "true": True,
     "True": True,
@@ -76,6 +77,14 @@ _WORDS = {
 }
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "'": "'", "\\": "\\", "/": "/", "\n": ""}
 _LETTERS = frozenset("ntrbfux")  # in a path, C:\new\Users, these may be meant as letters
+_BLANKS = " \t\n\r\f\v\u00a0\ufeff"
+# Compiled when first used, because a memory write from a fresh process seldom needs them.
+_PIECE = lazy_pattern(
+    rf"[{_BLANKS}]*+(?:(?P<text>\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\"|'[^'\\]*+(?:\\.[^'\\]*+)*+')|(?P<sign>[{{}}\[\]:,])"
+    rf"|(?P<word>[\w+.$-]+)(?P<named>[{_BLANKS}]*+:)?)",
+    re.DOTALL,
+)
+_ESCAPE = lazy_pattern(r"\\(?:u(?P<wide>[0-9a-fA-F]{4})|x(?P<byte>[0-9a-fA-F]{2})|(?P<sign>.))", re.DOTALL)
 
 
 def read_arguments(text: str | bytes | Mapping[str, Any] | None) -> tuple[dict[str, Any] | None, str]:
@@ -104,21 +113,65 @@ def valid_arguments(text: str | Mapping[str, Any] | None) -> str:
 
 def repaired(text: str) -> Any:
     """Reads a text that is nearly JSON; raises ValueError when it is ambiguous or empty."""
-    reader = _Reader(_without_fence(text))
-    value = reader.value()
-    if reader.text[reader.at :].strip(_BLANKS + _CLOSERS + ";"):
-        raise ValueError(f"there is more behind the end of the value (character {reader.at})")
-    return value
+    written = _without_fence(text).rstrip(f"{_BLANKS});")
+    pieces: list[str] = []  # the same text as JSON
+    closers: list[str] = []  # the brackets that are open
+    at = 0
+    while at < len(written):
+        found = _PIECE.match(written, at)
+        if found is None:
+            raise ValueError(f"expected a value at character {at}, found {written[at : at + 20]!r}")
+        at = found.end()
+        sign = found["sign"] or ""
+        if sign and sign in "{[":
+            closers.append("}" if sign == "{" else "]")
+        elif sign and sign in "}]":
+            if pieces and not closers:
+                continue  # a bracket too many
+            if not pieces or closers.pop() != sign:
+                raise ValueError(f"the bracket before character {at} closes none")
+            if pieces[-1] == "," and pieces[-2] not in ("{", "[", ","):
+                pieces.pop()
+        pieces.append(
+            sign or (_meant(found["text"]) if found["text"] else _meant_word(found, is_last=at == len(written)))
+        )
+    return decode(" ".join([*pieces, *reversed(closers)]))
+
+
+def _meant(quoted: str) -> str:
+    """A string in quotes of either kind, as JSON."""
+    try:
+        if quoted[0] == '"':
+            return encode(json.loads(quoted, strict=False))
+    except ValueError:
+        pass  # a wrong escape
+    escapes = {found["sign"] or found[0][1] for found in _ESCAPE.finditer(quoted)}
+    if escapes & _LETTERS and escapes - _ESCAPES.keys() - _LETTERS:
+        raise ValueError(f"{quoted[:20]!r} mixes escapes and backslashes")
+    plain = _ESCAPE.sub(_unescaped, quoted[1:-1])
+    return encode(plain.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace"))  # joins halves of \\u
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    if code := escape["wide"] or escape["byte"]:
+        return chr(int(code, 16))
+    # Not a JSON escape but a pattern such as \d or a path, in which the model forgot to double the backslash.
+    return _ESCAPES.get(escape["sign"], f"\\{escape['sign']}")
+
+
+def _meant_word(found: re.Match[str], *, is_last: bool) -> str:
+    word = found["word"]
+    if found["named"]:
+        return f"{encode(word)}:"
+    if word in _WORDS:
+        return encode(_WORDS[word])
+    if word[0] not in "-0123456789" or is_last:
+        raise ValueError(f"{word!r} is not a value")  # and a number at the very end may have lost its last digits
+    return word
 
 
 def _strictly(text: str | bytes) -> Any:
-    value = decode(text)
-    words = text if isinstance(text, str) else text.decode("utf-8", "replace")
-    if "NaN" in words or "Infinity" in words:
-        import json
-
-        json.loads(words, parse_constant=_refuse_constant)
-    return value
+    return json.loads(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> None:
@@ -136,121 +189,3 @@ def _without_fence(text: str) -> str:
     head, _, rest = text[3:].partition("\n")
     inside = rest if rest and head.strip().isalnum() else text[3:].removeprefix("json")
     return inside.rstrip(_BLANKS).removesuffix("```").strip(_BLANKS)
-
-
-class _Reader:
-    """Reads one value from the beginning of a text; `at` is the position after what was read."""
-
-    def __init__(self, text: str) -> None:
-        self.text, self.at = text, 0
-
-    def value(self) -> Any:
-        self._skip()
-        match self._here():
-            case "{":
-                return self._object()
-            case "[":
-                return self._array()
-            case '"' | "'":
-                return self._string()
-            case _:
-                return self._word()
-
-    def _object(self) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        self.at += 1
-        while not self._closed("}", first=not found):
-            key = self._string() if self._here() in "\"'" else self._token()
-            if not key:
-                raise self._wrong("a key")
-            self._skip()
-            if self._here() != ":":
-                raise self._wrong("a colon")
-            self.at += 1
-            found[key] = self.value()
-        return found
-
-    def _array(self) -> list[Any]:
-        found: list[Any] = []
-        self.at += 1
-        while not self._closed("]", first=not found):
-            found.append(self.value())
-        return found
-
-    def _closed(self, closer: str, *, first: bool) -> bool:
-        """Whether a bracket ends here, by its closer or with the text; else what follows is its next element."""
-        self._skip()
-        if self._here() == "," and not first:
-            self.at += 1
-            self._skip()
-            if not self._here():
-                raise self._wrong("what follows the comma")
-        elif not first and self._here() not in ("", closer):
-            raise self._wrong("a comma")
-        if self._here() == closer:
-            self.at += 1
-            return True
-        return not self._here()
-
-    def _string(self) -> str:
-        if self._here() == '"':
-            from json.decoder import scanstring  # type: ignore[attr-defined] # it has no stub, and loads its error
-
-            try:
-                value, self.at = scanstring(self.text, self.at + 1, False)
-            except ValueError:
-                return self._string_by_hand()  # a wrong escape, or no end
-            return str(value)
-        return self._string_by_hand()
-
-    def _string_by_hand(self) -> str:
-        quote, at, pieces = self.text[self.at], self.at + 1, [""]
-        escapes: set[str] = set()
-        while True:
-            ends = [found for found in (self.text.find(quote, at), self.text.find("\\", at)) if found >= 0]
-            if not ends or self.text.find(quote, at) < 0:
-                raise ValueError(f"the string that begins at character {self.at} has no end")
-            stop = min(ends)
-            pieces.append(self.text[at:stop])
-            if self.text[stop] == quote:
-                if escapes & _LETTERS and escapes - _ESCAPES.keys() - _LETTERS:
-                    raise ValueError(f"the string that begins at character {self.at} mixes escapes and backslashes")
-                self.at = stop + 1
-                joined = "".join(pieces).encode("utf-16-le", "surrogatepass")  # halves that \\u wrote become one again
-                return joined.decode("utf-16-le", "replace")
-            escapes.add(self.text[stop + 1 : stop + 2])
-            piece, at = self._escape(stop)
-            pieces.append(piece)
-
-    def _escape(self, at: int) -> tuple[str, int]:
-        letter = self.text[at + 1 : at + 2]
-        end = at + 2 + {"u": 4, "x": 2}.get(letter, 0)  # the latter as Python writes it
-        digits = self.text[at + 2 : end]
-        if digits and len(digits) == end - at - 2 and all(each in "0123456789abcdefABCDEF" for each in digits):
-            return chr(int(digits, 16)), end
-        # Not a JSON escape but a pattern such as \d or a path, in which the model forgot to double the backslash.
-        return _ESCAPES.get(letter, f"\\{letter}"), at + 2
-
-    def _word(self) -> Any:
-        word = self._token()
-        if word in _WORDS:
-            return _WORDS[word]
-        if not word or (word[0] not in "-0123456789") or not self._here():
-            raise self._wrong("a value")  # and a number at the very end may have lost its last digits
-        return decode(word)
-
-    def _token(self) -> str:
-        start = self.at
-        while self._here() and (self._here().isalnum() or self._here() in "_-+.$"):
-            self.at += 1
-        return self.text[start : self.at]
-
-    def _here(self) -> str:
-        return self.text[self.at : self.at + 1]
-
-    def _skip(self) -> None:
-        while self._here() and self._here() in _BLANKS:
-            self.at += 1
-
-    def _wrong(self, wanted: str) -> ValueError:
-        return ValueError(f"expected {wanted} at character {self.at}, found {self.text[self.at : self.at + 20]!r}")
