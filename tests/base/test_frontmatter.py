@@ -125,7 +125,12 @@ def _text(field: object) -> object:
     # Numbers stay text in ours: a skill named 007 is not seven.
     if isinstance(field, list):
         return [_text(item) for item in field]
-    return field if isinstance(field, bool | dict) or field is None else str(field)
+    if isinstance(field, bool | dict) or field is None:
+        return field
+    try:
+        return float(str(field))  # "1." is the number 1.0
+    except ValueError:
+        return str(field)
 
 
 @given(st.text())
