@@ -10,8 +10,7 @@ import pytest
 
 from hermes.base.errors import ExtraMissing
 from hermes.memory.store import MemoryStore
-from hermes.safety.guard import second_opinion
-from hermes.safety.scanner import scan
+from hermes.safety.scanner import scan, second_opinion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

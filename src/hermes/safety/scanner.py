@@ -8,19 +8,31 @@ loaded. The classes are listed in `hermes.safety.verdict`.
 
 from __future__ import annotations
 
+from hermes.base.errors import ExtraMissing, command
 from hermes.base.values import lazy_pattern, value
 from hermes.safety.reveal import decode, disguises, fold
 from hermes.safety.structure import forgeries, hidden_texts, line_of, on_the_floor
-from hermes.safety.verdict import ASK, CLEAN, LONGEST_EXCERPT, REFUSE, SEVERITY, Finding, conclude, shorten
+from hermes.safety.verdict import (
+    ASK,
+    CLEAN,
+    LONGEST_EXCERPT,
+    REFUSE,
+    SEVERITY,
+    Finding,
+    Verdict,
+    advice,
+    conclude,
+    shorten,
+)
 from hermes.safety.wording import heaviest, weights
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Any
 
     from hermes.base.values import Scan
     from hermes.base.values import Verdict as Judged
-    from hermes.safety.verdict import Verdict
 
 SCOPES = ("memory", "context", "recall")
 _READ_IN_FULL = 8_192  # characters; of a longer text that is refused, one reason is enough
@@ -36,11 +48,7 @@ def scan(text: str, scope: str = "memory", *, guard: bool = False) -> Verdict:
     if scope not in SCOPES:
         raise ValueError(f"unknown scope {scope!r}; expected one of {', '.join(SCOPES)}")
     verdict = conclude(_findings(text, scope))
-    if guard:
-        from hermes.safety.guard import second_opinion  # the extra is seldom installed
-
-        return second_opinion(text, verdict)
-    return verdict
+    return second_opinion(text, verdict) if guard else verdict
 
 
 def _findings(text: str, scope: str) -> list[Finding]:
@@ -246,3 +254,46 @@ def _joined(paragraphs: list[str], shown: list[bool], note: str = "") -> str:
         elif note and (not parts or parts[-1] is not note):
             parts.append(note)
     return "\n\n".join(parts)
+
+
+# A second opinion on what the scanner asks about: a small ONNX model, the extra `guard`. Off unless asked for.
+#
+# Its weights come in the package `stackone-defender`. It was trained on prompts in English and a few related languages,
+# so it is asked about Latin script only. It knows attacks on chats, not on memory, so it can only make a verdict
+# stricter: what it is sure about is refused, everything else stays a question.
+
+CERTAIN = 0.88  # of its scale from 0 to 1: the package's own threshold for few false alarms
+_LATIN_ENDS = "\u0250"  # the first character after Latin Extended-B
+_model: list[Any] = []  # loaded once, at the first question
+
+
+def second_opinion(text: str, verdict: Verdict) -> Verdict:
+    """Returns the verdict, or a refusal if the verdict was "ask" and the model is nearly certain."""
+    if verdict.level != ASK or not _is_latin(text) or _loaded().classify(text) < CERTAIN:
+        return verdict
+    return Verdict(
+        level=REFUSE,
+        findings=verdict.findings,
+        classes=verdict.classes,
+        excerpt=verdict.excerpt,
+        advice=advice(REFUSE),
+    )
+
+
+def _is_latin(text: str) -> bool:
+    letters = [letter for letter in text if letter.isalpha()]
+    return sum(letter < _LATIN_ENDS for letter in letters) * 10 >= len(letters) * 9
+
+
+def _loaded() -> Any:
+    if not _model:
+        try:
+            from stackone_defender.classifiers.onnx_classifier import OnnxClassifier
+        except ImportError as error:
+            raise ExtraMissing(
+                f"a second opinion needs the extra guard ({error}): {command('guard')} installs it"
+            ) from error
+        model = OnnxClassifier()
+        model.load_model()
+        _model.append(model)
+    return _model[0]
