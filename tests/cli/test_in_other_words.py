@@ -42,7 +42,7 @@ def test_what_a_provider_keeps_elsewhere_and_what_it_refused_are_told(home: Path
         def backup_paths(self) -> list[str]:
             return [os.fspath(home.parent / "ledger.db")]
 
-    def refuse(_: object) -> None:
+    def refuse(*_: object) -> None:
         raise ProviderError("no", kind="refused", status=400)
 
     (home.parent / "ledger.db").write_text("x")

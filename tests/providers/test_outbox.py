@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from hermes.providers.delivery import QueuedCall
-
 
 def filled(home: Path, *texts: str) -> Outbox:
     outbox = Outbox(LocalDocuments(str(home)), "mem")
@@ -26,9 +24,9 @@ def filled(home: Path, *texts: str) -> Outbox:
     return outbox
 
 
-def failing(error: BaseException, *, at: str = "") -> Callable[[QueuedCall], None]:
-    def hand_over(queued: QueuedCall) -> None:
-        if not at or queued.arguments["user"] == at:
+def failing(error: BaseException, *, at: str = "") -> Callable[[str, dict[str, Any], str], None]:
+    def hand_over(_hook: str, given: dict[str, Any], _key: str) -> None:
+        if not at or given["user"] == at:
             raise error
 
     return hand_over
@@ -39,7 +37,7 @@ def test_parcels_are_private_ordered_and_gone_when_they_are_taken(tmp_path: Path
     outbox = filled(tmp_path, *map(str, range(50)))
     assert (tmp_path / "outbox" / "mem").stat().st_mode & 0o777 == 0o700
     seen: list[str] = []
-    taken = outbox.deliver(lambda queued: seen.append(queued.arguments["user"]))
+    taken = outbox.deliver(lambda _hook, given, _key: seen.append(given["user"]))
     assert (taken.delivered, seen) == (50, list(map(str, range(50))))
     assert outbox.names() == []
     assert outbox.deliver(failing(RuntimeError())).delivered == 0
@@ -50,9 +48,9 @@ def test_an_outage_keeps_the_order_and_the_key(tmp_path: Path) -> None:
     outbox = filled(tmp_path, "one", "two", "three")
     keys: list[str] = []
 
-    def noting(queued: QueuedCall) -> None:
-        keys.append(queued.key)
-        if queued.arguments["user"] == "two" and len(keys) < 30:
+    def noting(_hook: str, given: dict[str, Any], key: str) -> None:
+        keys.append(key)
+        if given["user"] == "two" and len(keys) < 30:
             raise ProviderError("away", kind="unreachable")
 
     rounds = [outbox.deliver(noting) for _ in range(28)]
@@ -70,7 +68,7 @@ def test_what_is_refused_again_and_again_is_set_aside_and_can_come_back(tmp_path
     assert [outbox.deliver(refuse).delivered for _ in range(3)] == [0, 0, 1]
     assert (outbox.names(), outbox.set_aside()) == ([], 1)
     assert outbox.take_back() == 1
-    assert outbox.deliver(lambda _: None).delivered == 1
+    assert outbox.deliver(lambda *_: None).delivered == 1
     assert outbox.take_back() == 0
 
 
@@ -96,12 +94,12 @@ def test_one_process_delivers_at_a_time_and_a_damaged_parcel_does_not_stop_it(tm
     outbox = filled(tmp_path, "one", "two")
     other = Outbox(LocalDocuments(str(tmp_path)), "mem")
     inner: list[int] = []
-    outbox.deliver(lambda _: inner.append(other.deliver(failing(RuntimeError())).waiting))
+    outbox.deliver(lambda *_: inner.append(other.deliver(failing(RuntimeError())).waiting))
     assert inner == [2, 1]
     filled(tmp_path, "three")
     with open(os.path.join(outbox.path, "00-damaged.json"), "wb") as file:
         file.write(b"{half")
-    assert outbox.deliver(lambda _: None).delivered == 1
+    assert outbox.deliver(lambda *_: None).delivered == 1
     assert outbox.set_aside() == 1
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sysconfig
 import venv
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from provider_plugins import REGISTERS, Notebook, install, use
@@ -331,7 +331,7 @@ def test_deliver_tries_again_what_waits_and_what_was_refused(hermes: Command, ho
     assert book.turns == [("tea?", "yes", "s")]
 
 
-def _refuse(_: Any) -> None:
+def _refuse(*_: object) -> None:
     raise ProviderError("no", kind="refused", status=400)
 
 

@@ -26,6 +26,7 @@ import re
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
+from hermes.base.text import change_texts
 from hermes.providers.config import save_config
 from hermes.safety.fence import sanitize_context
 
@@ -334,16 +335,9 @@ def usable_result(returned: object) -> str:
         except (ValueError, RecursionError):
             found = {"result": str.__str__(returned)}
     try:
-        text = json.dumps(_cleaned(found), ensure_ascii=False, default=str)
+        plain = json.loads(json.dumps(found, default=str))  # whatever else it contains is text now
+        text = json.dumps(change_texts(plain, sanitize_context), ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
         return tool_error(f"the provider returned something that is not JSON: {error}")
     # A text of the largest size is longer once it is escaped.
     return text if len(text) <= 2 * _LARGEST_RESULT else tool_error("the result is too large; ask for less")
-
-
-def _cleaned(found: Any) -> Any:
-    if isinstance(found, str):
-        return sanitize_context(found)
-    if isinstance(found, dict):
-        return {str(key): _cleaned(each) for key, each in found.items()}
-    return [_cleaned(each) for each in found] if isinstance(found, list | tuple) else found

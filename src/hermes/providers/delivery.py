@@ -20,7 +20,6 @@ from hermes.storage.jobs import Jobs, encoded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hermes.storage.jobs import Job as QueuedJob
     from hermes.storage.ports import Documents
 
 
@@ -280,17 +279,6 @@ _ACCIDENTS = 10  # of other kinds, which may be a hidden outage
 
 
 @value
-class QueuedCall:
-    """One call to make: the hook's name and its arguments."""
-
-    name: str
-    hook: str
-    arguments: dict[str, Any]
-    key: str
-    attempts: int = 0
-
-
-@value
 class DeliveryResult:
     """The result of one attempt to deliver everything; `error` is what stopped it, if anything did."""
 
@@ -343,8 +331,8 @@ class Outbox:
         """Puts refused calls back into the queue, in their old place, once a person has fixed the cause."""
         return self._jobs.take_back()
 
-    def deliver(self, hand_over: Callable[[QueuedCall], object]) -> DeliveryResult:
-        """Delivers queued calls, oldest first, until none is left or one fails."""
+    def deliver(self, hand_over: Callable[[str, dict[str, Any], str], object]) -> DeliveryResult:
+        """Delivers queued calls (hook, arguments and key), oldest first, until none is left or one fails."""
         names = self.names()
         if not names:
             return DeliveryResult()
@@ -356,12 +344,8 @@ class Outbox:
                 job = work.take(name)
                 if job is None:
                     continue
-                call = _call(job)
-                if call is None:  # not written by us
-                    work.failed(job, most=0)
-                    continue
                 try:
-                    hand_over(call)
+                    hand_over(job.work["hook"], job.work["arguments"], job.key)
                 except BaseException as error:  # noqa: BLE001 - a provider is other people's code and may raise anything
                     if _may_pass(error):
                         work.put_off(job)
@@ -374,13 +358,6 @@ class Outbox:
                 work.finish(job)
                 delivered += 1
         return DeliveryResult(delivered=delivered, set_aside=aside)
-
-
-def _call(job: QueuedJob) -> QueuedCall | None:
-    hook, arguments = job.work.get("hook"), job.work.get("arguments")
-    if not isinstance(hook, str) or not isinstance(arguments, dict):
-        return None
-    return QueuedCall(name=job.name, hook=hook, arguments=arguments, key=job.key, attempts=job.attempts)
 
 
 def _most_attempts(error: BaseException) -> int:

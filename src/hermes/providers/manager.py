@@ -14,7 +14,7 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from hermes.base.errors import ProviderEnded, ProviderError, StorageError
+from hermes.base.errors import ProviderEnded, StorageError
 from hermes.base.tokens import estimate
 from hermes.base.values import value
 from hermes.providers.base import (
@@ -35,7 +35,6 @@ from hermes.providers.delivery import (
     DeliveryResult,
     Health,
     Outbox,
-    QueuedCall,
     TimedOut,
     Worker,
     in_words,
@@ -160,7 +159,6 @@ def _cut(text: str, budget: int) -> str:
 
 Answer = TypeVar("Answer")
 _OTHERS_DELIVER = 2.0  # seconds until we check again whether another process has delivered
-_HANGS_AFTER = 60.0  # seconds of one delivery, after which the person hears about it
 
 
 class ProviderHandle:
@@ -199,7 +197,6 @@ class ProviderHandle:
         self.heard.set()
         self.gave_up = False
         self._start: Callable[[], object] | None = None
-        self._handing_over_since: float | None = None
         self._closing = False
 
     def hook(self, name: str, *arguments: Any, optional: dict[str, Any]) -> Callable[[], Any]:
@@ -243,10 +240,8 @@ class ProviderHandle:
             self.outbox.put(hook, arguments)
         except StorageError as error:  # a full disk: try once without the queue
             self.health.failed(DELIVERY, error)
-            queued = QueuedCall(name="", hook=hook, arguments=arguments, key="")
-            self.deliveries.post(lambda: self._quietly(lambda: self._hand_over(queued)))
+            self.deliveries.post(lambda: self._quietly(lambda: self._hand_over(hook, arguments, "")))
             return
-        self._notice_hanging()
         self.deliveries.post(self._work)
 
     def warm(self, work: Callable[[], object]) -> None:
@@ -330,12 +325,6 @@ class ProviderHandle:
         elif result.delivered:
             self.health.worked(DELIVERY)
 
-    def _notice_hanging(self) -> None:
-        """Counts a delivery that never returns as a failure: its worker cannot, because it waits itself."""
-        since = self._handing_over_since
-        if since is not None and time.monotonic() - since > _HANGS_AFTER:
-            self.health.failed(DELIVERY, ProviderError("a delivery has not returned for a long time", kind="slow"))
-
     def _again(self, moment: float) -> None:
         if not self._closing:
             self.deliveries.wake_at(moment, self._work)
@@ -352,12 +341,8 @@ class ProviderHandle:
             self.health.worked(START)
         return self.ready
 
-    def _hand_over(self, queued: QueuedCall) -> None:
-        self._handing_over_since = time.monotonic()
-        try:
-            self._guarded(lambda: hand_over(self.provider, queued.hook, queued.arguments, queued.key))()
-        finally:
-            self._handing_over_since = None
+    def _hand_over(self, hook: str, arguments: dict[str, Any], key: str) -> None:
+        self._guarded(lambda: hand_over(self.provider, hook, arguments, key))()
 
     def _told(self, text: str) -> None:
         self._tell(text)
