@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-HANGS = ("waits for ever", "computes for ever", "keeps the interpreter")
+HANGS = ("waits for ever", "computes for ever", "keeps the interpreter", "sends half an answer")
 ENDS = ("ends its process", "crashes", "is killed", "leaves a program and ends", "sends a huge frame", "sends noise")
 RAISES = ("raises", "raises beyond Exception", "wants to exit", "returns bytes", "returns a list", "takes all memory")
 HARMLESS = ("returns a gigabyte", "forges a fence", "prints without end", "calls back")

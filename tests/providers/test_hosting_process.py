@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
-import struct
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +16,7 @@ from provider_faults import order
 from provider_plugins import install, told
 
 from hermes.base.errors import ProviderEnded, ProviderError
-from hermes.providers.hosting import Bounds, Channel, ChannelBroken, HostedProvider
+from hermes.providers.hosting import Bounds, HostedProvider
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:
@@ -206,16 +203,6 @@ def test_one_that_hangs_while_it_is_loaded_is_given_up_and_ended(home: Path) -> 
     with pytest.raises(ProviderError, match="its process did not answer in time and was ended"):
         provider.wait_until_loaded()
     assert not group_of(provider._process.pid)
-
-
-@pytest.mark.proves("providers.process")
-def test_an_answer_that_comes_in_pieces_is_given_up_at_the_deadline() -> None:
-    ours, theirs = socket.socketpair()
-    size = 100_000  # read in two pieces
-    with ours, theirs:
-        theirs.sendall(struct.pack("!cII", b"t", 1, size) + b"x" * size)
-        with pytest.raises(ChannelBroken, match="did not answer in time"):
-            Channel(ours).receive({b"t": size}, until=time.monotonic())
 
 
 @pytest.mark.proves("providers.process")

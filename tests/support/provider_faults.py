@@ -138,6 +138,11 @@ def _write_to_our_lines(data: bytes) -> None:
                 line.sendall(data)
 
 
+def _send_half_an_answer() -> None:
+    _write_to_our_lines(struct.pack("!cII", b"t", 0, 100_000) + b"tea" * 1000)
+    _wait_for_ever()
+
+
 def _call_back() -> str:
     from hermes.providers.manager import MemoryManager, home_of_the_caller
 
@@ -165,6 +170,7 @@ MISDEEDS: dict[str, Callable[[], Any]] = {
     "leaves a program and ends": _leave_a_program_and_end,
     "prints without end": _print_without_end,
     "sends a huge frame": lambda: _write_to_our_lines(struct.pack("!cII", b"t", 0, 0xFFFFFFFF) + b"tea" * 1000),
+    "sends half an answer": _send_half_an_answer,
     "sends noise": lambda: _write_to_our_lines(b"tea" * 1000),
     "calls back": _call_back,
 }

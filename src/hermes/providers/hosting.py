@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 import json
-import math
 import os
 import signal
 import socket
@@ -62,8 +61,6 @@ OPTIONAL = (DELIVERED | TEXTS | DATA_CALLS | {"on_turn_start"}) - {
 CALL, TEXT, DATA, FAULT = b"c", b"t", b"d", b"f"
 _LONGEST_TEXT = 1_000_000  # characters; more than any recall or result may have
 LARGEST: Mapping[bytes, int] = {TEXT: 4 * _LONGEST_TEXT, DATA: 2 << 20, FAULT: 1 << 16}  # bytes, of one answer
-_PIECE = 1 << 16  # bytes
-_SHORTEST_WAIT = 0.001  # 0 would mean not to wait at all, and fail although the answer is there
 _HEADER = struct.Struct("!cII")  # kind, number and length
 _REQUESTS = {CALL: 1 << 30}  # from Hermes itself
 _LONGEST_REASON = 5_000
@@ -80,18 +77,21 @@ class Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self._end = end
+        self._reader = end.makefile("rb")
 
-    def send(self, kind: bytes, number: int, payload: bytes, *, until: float = math.inf) -> None:
-        """Sends one frame; raises `ChannelBroken` if the other end has not taken it in time."""
-        with self._in_time(until):
+    def send(self, kind: bytes, number: int, payload: bytes) -> None:
+        """Sends one frame; raises `ChannelBroken` if the other end is gone."""
+        try:
             self._end.sendall(_HEADER.pack(kind, number, len(payload)) + payload)
+        except OSError as error:
+            raise ChannelBroken from error
 
-    def receive(self, accepted: Mapping[bytes, int], *, until: float = math.inf) -> tuple[bytes, int, bytes]:
+    def receive(self, accepted: Mapping[bytes, int]) -> tuple[bytes, int, bytes]:
         """Waits for the next frame: kind, number and payload. Refuses kinds and sizes that are not `accepted`."""
-        kind, number, length = _HEADER.unpack(self._read(_HEADER.size, until))
+        kind, number, length = _HEADER.unpack(self._read(_HEADER.size))
         if length > accepted.get(kind, -1):
             raise ChannelBroken(f"sent {length:,} bytes where an answer has at most {accepted.get(kind, 0):,}")
-        return kind, number, self._read(length, until)
+        return kind, number, self._read(length)
 
     def hang_up(self) -> None:
         """Shuts the connection down, so that neither end waits any longer."""
@@ -100,30 +100,17 @@ class Channel:
 
     def close(self) -> None:
         """Gives the descriptor back; only when no other thread uses it, because its number may be reused."""
+        self._reader.close()
         self._end.close()
 
-    def _read(self, length: int, until: float) -> bytes:
-        found = bytearray()
-        while len(found) < length:
-            with self._in_time(until):
-                piece = self._end.recv(min(length - len(found), _PIECE))
-            if not piece:
-                raise ChannelBroken
-            found += piece
-            if len(found) < length and time.monotonic() > until:  # one that trickles must not continue forever
-                raise ChannelBroken("did not answer in time")
-        return bytes(found)
-
-    @contextmanager
-    def _in_time(self, until: float) -> Iterator[None]:
-        """Limits one step on the socket to end at this time of `time.monotonic`."""
+    def _read(self, length: int) -> bytes:
         try:
-            self._end.settimeout(None if until == math.inf else max(until - time.monotonic(), _SHORTEST_WAIT))
-            yield
-        except TimeoutError:
-            raise ChannelBroken("did not answer in time") from None
-        except OSError as error:
+            found = self._reader.read(length)
+        except (OSError, ValueError) as error:  # it was hung up or closed
             raise ChannelBroken from error
+        if len(found) < length:
+            raise ChannelBroken
+        return found
 
 
 # With -P, Python does not import modules from the current folder.
@@ -211,8 +198,8 @@ class ProviderProcess:
 
     def hooks(self) -> list[str]:
         """Waits until the provider is loaded and returns its hooks, or raises a ProviderError with the reason."""
-        with self._ended_if_broken():
-            found = self._heard(self._lines["calls"][1], 0, {DATA: LARGEST[DATA]}, self._loaded_until)
+        with self._within(self._loaded_until - time.monotonic()):
+            found = self._heard(self._lines["calls"][1], 0, {DATA: LARGEST[DATA]})
         return [str(hook) for hook in found.get("hooks", ())] if isinstance(found, dict) else []
 
     def ask(self, hook: str, arguments: list[Any], more: dict[str, Any]) -> Any:
@@ -228,10 +215,10 @@ class ProviderProcess:
                 raise ProviderEnded(f"its process {self._end_in_words()}", kind="unreachable")
             accepted = {TEXT: LARGEST[TEXT]} if hook in TEXTS else {DATA: LARGEST[DATA] if hook in DATA_CALLS else 4}
             request = {"hook": hook, "arguments": arguments, "more": more}
-            number, until = next(self._numbers), time.monotonic() + seconds
-            with self._ended_if_broken():
-                channel.send(CALL, number, json.dumps(request, default=str).encode(), until=until)
-                return self._heard(channel, number, accepted, until)
+            number = next(self._numbers)
+            with self._within(seconds):
+                channel.send(CALL, number, json.dumps(request, default=str).encode())
+                return self._heard(channel, number, accepted)
         finally:
             self._listen()
             if self._over:
@@ -268,8 +255,12 @@ class ProviderProcess:
     # -- how -----------------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _ended_if_broken(self) -> Iterator[None]:
-        """Ends a process that missed the deadline or broke the protocol, and says so."""
+    def _within(self, seconds: float) -> Iterator[None]:
+        """Ends a process that does not answer in this time or breaks the protocol, and says so."""
+        # The timer kills it, which ends every wait for it, however slowly it sends or reads.
+        clock = threading.Timer(max(seconds, 0), self.end, ["did not answer in time and was ended"])
+        clock.daemon = True
+        clock.start()
         try:
             yield
         except ChannelBroken as trouble:
@@ -278,9 +269,11 @@ class ProviderProcess:
             gone = self._process.poll() is not None and not str(trouble)
             self.end("" if gone else f"{str(trouble) or 'closed its line'} and was ended")
             raise ProviderEnded(f"its process {self._end_in_words()}", kind="ended") from None
+        finally:
+            clock.cancel()
 
-    def _heard(self, channel: Channel, number: int, accepted: Mapping[bytes, int], until: float) -> Any:
-        kind, about, payload = channel.receive({**accepted, FAULT: LARGEST[FAULT]}, until=until)
+    def _heard(self, channel: Channel, number: int, accepted: Mapping[bytes, int]) -> Any:
+        kind, about, payload = channel.receive({**accepted, FAULT: LARGEST[FAULT]})
         if about != number:
             raise ChannelBroken("answered a call that was not made")
         if kind == TEXT:
