@@ -7,7 +7,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "probe, related and reason give every fact they should and none they should not",
         "product",
     ),
-    "holographic.chain": ("entities that share no fact are connected by the chain of facts between them", "product"),
     "holographic.contradict": (
         "facts that cannot both hold are found at the default threshold and stand above unrelated pairs",
         "003 Bundled Providers",

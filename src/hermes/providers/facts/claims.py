@@ -1,7 +1,7 @@
 """Finds the names and claims in a text. A claim has a slot and a value; two claims on one slot may contradict.
 
-A slot is a subject and a relation ("alice|live"), or the whole sentence with its numbers and alternatives taken out.
-Only facts that share a slot are compared, never every fact with every other.
+A slot is a subject and a relation ("alice|live"). Only facts that share a slot are compared, never every fact with
+every other.
 """
 
 # ruff: noqa: RUF001 - the punctuation of other scripts is meant as it stands
@@ -212,7 +212,6 @@ _LONGEST_SLOT = 160
 _TOKEN = re.compile(r"[^\s,;!?()\[\]{}\"“”`*]+")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|[。！？；\n]+")
 _NUMBER = re.compile(r"[$€£]?\d[\d,.:/-]*\d%?|[$€£]?\d%?")
-_DATE = re.compile(r"\d{4}-\d\d-\d\d|\d{1,2}/\d{1,2}/\d{2,4}")
 _HAN_CLAIM = re.compile("[\u3400-\u9fff]")
 _HAN_VERB = re.compile("|".join(sorted(HAN_VERBS, key=len, reverse=True)))
 _HAN_NEGATION = re.compile("|".join(HAN_NEGATIONS))
@@ -306,14 +305,13 @@ def _spaced_claims(sentence: str) -> Iterator[Claim]:
     tokens = _tokens(sentence)
     if PAST & set(tokens) or "used to" in " ".join(tokens):
         return
-    yield from _skeleton(tokens)
     at = _verb_at(tokens)
     if at is None:
         return
     subject, attribute, denied = _subject(tokens[:at])
     relation, kind, denies = _relation(tokens[at])
     rest = tokens[at + 1 :]
-    negated = (denied + denies + (tokens[at - 1] in ("no", "not") if at else 0)) % 2 == 1
+    negated = (denied + denies) % 2 == 1
     while rest and (rest[0] in ADVERBS or rest[0] in NEGATIONS):
         negated ^= rest[0] in NEGATIONS
         rest = rest[1:]
@@ -415,33 +413,6 @@ def _office(subject: str, rest: list[str]) -> Iterator[Claim]:
     if where:
         place, numbers = _value(where.split())
         yield Claim(slot=f"{subject}|{office} of", kind=ONE, value=place, numbers=numbers, negated=False)
-
-
-def _skeleton(tokens: list[str]) -> Iterator[Claim]:
-    """A claim of the whole sentence: two meet if they differ only in numbers, alternatives or negations."""
-    if any(_DATE.fullmatch(word) or word in DATES for word in tokens):
-        return  # the same event on two days is two events
-    negated = sum(word in NEGATIONS for word in tokens) % 2 == 1
-    verb = _verb_at(tokens)
-    if verb is None:  # as in "order 5 shipped"
-        verb = next((at for at, word in enumerate(tokens) if word.endswith("ed")), 0)
-    # Numbers before the verb identify something ("bug 12"); those after it are values.
-    numbers = tuple(word for word in tokens[verb:] if _NUMBER.fullmatch(word))
-    glue = DETERMINERS | ADVERBS | NEGATIONS
-    shape, value = [], set()
-    for at, word in enumerate(tokens):
-        if at >= verb and word in numbers:
-            shape.append("#")
-        elif word in KIND_OF:
-            shape.append(f"<{min(KIND_OF[word])}>")
-            value.add(_singular(word))
-        elif word not in glue:
-            shape.append(_VERBS[_base(word)][0] if _base(word) in _VERBS else word)
-    plain = sum(len(word) > 1 and word[0] not in "#<" for word in shape)
-    if plain > 1 or (plain and value):
-        slot = "~" + " ".join(shape)
-        kind = MANY if any(_relation(word)[1] == MANY for word in tokens) else OPEN
-        yield Claim(slot=slot, kind=kind, value=frozenset(value), numbers=numbers, negated=negated)
 
 
 def _singular(word: str) -> str:

@@ -27,18 +27,12 @@ _CANDIDATES = 3  # times the limit: what full text finds before the facts are ra
 _MOST_PER_SLOT = 40
 _MOST_SLOTS = 2_000
 _DIRECT_SHARE = 0.7  # of the results; the rest is reserved for facts that are one entity away
-_MOST_STEPS = 4  # of a chain between two entities
 _MOST_NEIGHBOURS = 200
 _TEXT_SHARE = 4 / 7  # of the weight that the vectors leave: the full-text rank; shared words have the rest
 
 _BY_WORDS = """
     SELECT f.fact_id, bm25(facts_fts, 1.0, 0.5) FROM facts_fts JOIN facts f ON f.fact_id = facts_fts.rowid
     WHERE facts_fts MATCH ? AND f.trust_score >= ? AND (? IS NULL OR f.category = ?) ORDER BY 2 LIMIT ?
-"""
-_NEIGHBOURS = """
-    SELECT DISTINCT there.fact_id FROM fact_entities here
-    JOIN fact_entities there ON there.entity_id = here.entity_id
-    WHERE here.fact_id = ? AND there.fact_id <> here.fact_id LIMIT ?
 """
 _CROWDED_SLOTS = "SELECT slot FROM fact_claims GROUP BY slot HAVING count(*) > 1 ORDER BY max(fact_id) DESC LIMIT ?"
 
@@ -113,15 +107,10 @@ class Reasoner:
         return [*direct[: limit - len(near)], *near]
 
     def reason(self, entities: list[str], *, min_trust: float = 0.0, limit: int = 10) -> list[Found]:
-        """Facts that name all the entities; if there are none, the chain of facts that connects them."""
+        """Facts that name all the entities."""
         sets = [self._about(entity) for entity in entities]
-        if not sets:
-            return []
-        common = set(sets[0]).intersection(*sets[1:])
-        if common:
-            shares = {fact_id: min(each[fact_id] for each in sets) for fact_id in common}
-            return self._ranked(shares, min_trust, limit)
-        return self._chain(sets, min_trust)[:limit]
+        common = set(sets[0]).intersection(*sets[1:]) if sets else set()
+        return self._ranked({fact_id: min(each[fact_id] for each in sets) for fact_id in common}, min_trust, limit)
 
     def contradict(
         self, *, entity: str = "", threshold: float = CONTRADICTION, limit: int = 10
@@ -184,35 +173,6 @@ class Reasoner:
         facts = [fact for fact in self._facts(sure) if fact.trust >= min_trust]
         return _best((Found(fact, sure[fact.fact_id] * self._weight(fact)) for fact in facts), limit)
 
-    def _chain(self, sets: list[dict[int, float]], min_trust: float) -> list[Found]:
-        """The shortest paths over shared entities from facts of the first to facts of each other entity."""
-        steps: dict[int, int] = {}
-        for goal in sets[1:]:
-            for at, fact_id in enumerate(self._walk(set(sets[0]), set(goal))):
-                steps.setdefault(fact_id, at)
-        names = {fact_id: ", ".join(name for _, name in self._entities_of(fact_id)) for fact_id in steps}
-        facts = {fact.fact_id: fact for fact in self._facts(steps) if fact.trust >= min_trust}
-        return [
-            Found(facts[fact_id], 0.5 * self._weight(facts[fact_id]), names[fact_id])
-            for fact_id in sorted(steps, key=steps.__getitem__)
-            if fact_id in facts
-        ]
-
-    def _walk(self, start: set[int], goal: set[int]) -> list[int]:
-        came_from: dict[int, int | None] = dict.fromkeys(sorted(start, reverse=True))
-        edge = list(came_from)
-        for _ in range(_MOST_STEPS):
-            following: list[int] = []
-            for fact_id in edge:
-                for (other,) in self.store.database.rows(_NEIGHBOURS, (fact_id, _MOST_NEIGHBOURS)):
-                    if other not in came_from:
-                        came_from[other] = fact_id
-                        following.append(other)
-                    if other in goal:
-                        return _path(came_from, other)
-            edge = following[: _MOST_NEIGHBOURS * _MOST_STEPS]
-        return []
-
     def _compare(self, slot: str, within: set[int] | None, pairs: dict[tuple[int, int], tuple[float, str]]) -> None:
         sql = "SELECT fact_id FROM fact_claims WHERE slot = ? ORDER BY fact_id DESC LIMIT ?"
         ids = [fact_id for (fact_id,) in self.store.database.rows(sql, (slot, _MOST_PER_SLOT))]
@@ -266,12 +226,3 @@ class Reasoner:
 
 def _best(found: Iterable[Found], limit: int) -> list[Found]:
     return sorted(found, key=lambda each: (-each.score, -each.fact.fact_id))[:limit]
-
-
-def _path(came_from: dict[int, int | None], last: int) -> list[int]:
-    path: list[int] = []
-    at: int | None = last
-    while at is not None:
-        path.append(at)
-        at = came_from[at]
-    return path[::-1]
