@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.measure import median, timed
 from hermes.providers.facts.claims import find_entities
-from hermes.providers.facts.reasoning import CONTRADICTION, Reasoner
-from hermes.providers.facts.store import FactStore
+from hermes.providers.facts.store import CONTRADICTION, FactStore, Reasoner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

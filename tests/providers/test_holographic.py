@@ -15,8 +15,7 @@ import pytest
 from benchmarks import holographic as bench
 from hermes.providers.discovery import load_provider
 from hermes.providers.facts.claims import find_entities
-from hermes.providers.facts.reasoning import Reasoner
-from hermes.providers.facts.store import FactStore
+from hermes.providers.facts.store import FactStore, Reasoner
 from hermes.session.session import MemorySession
 from hermes.testing import ProviderContract
 

@@ -219,7 +219,7 @@ _HAN_PUNCTUATION = re.compile(r"[\s，、：:“”\"]+")
 _HAN_ADVERB = re.compile("现在|目前|已经|一直|总是|经常|通常|非常|很|都|也|了|的")
 
 NEGATED, NUMBER, EXCLUSIVE, VALUE = "negation", "number", "alternative", "value"
-# How surely two claims contradict each other, by how they differ; `reasoning.CONTRADICTION` is the threshold.
+# How surely two claims contradict each other, by how they differ; `CONTRADICTION` in `store` is the threshold.
 _SCORES = {NEGATED: 0.9, NUMBER: 0.85, EXCLUSIVE: 0.85}
 _VALUE_SCORES = {ONE: 0.7, OPEN: 0.25, LOOSE: 0.25}
 _SAME_TOPIC = 0.5

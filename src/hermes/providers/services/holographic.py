@@ -11,8 +11,7 @@ from hermes.base.errors import WriteRefused
 from hermes.providers.base import MemoryProvider
 from hermes.providers.config import described, home_of, typed
 from hermes.providers.facts.claims import statements_in
-from hermes.providers.facts.reasoning import Reasoner
-from hermes.providers.facts.store import CATEGORIES, FactStore, adopt
+from hermes.providers.facts.store import CATEGORIES, FactStore, Reasoner, adopt
 from hermes.providers.service import ServiceProvider, bullets, count_of
 from hermes.safety.scanner import scan
 from hermes.safety.secrets import find_secrets
@@ -22,7 +21,7 @@ from hermes.settings.yaml_file import set_plugin
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hermes.providers.facts.reasoning import Found
+    from hermes.providers.facts.store import Found
     from hermes.providers.service import Entry, Turn
 
 SECTION = "hermes-memory-store"  # of `plugins` in config.yaml
