@@ -15,7 +15,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from hermes.cli.chat.wrap import agreeing, breaks
+from hermes.cli.chat.wrap import breaks
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,7 +53,6 @@ class MarkdownStream:
     def __init__(self) -> None:
         self._source = ""  # of the block that is not finished
         self._gap = False
-        self._printed: list[str] = []  # its first lines, printed already because the screen has no room for them
 
     def feed(self, piece: str) -> None:
         """Adds a piece of the answer, which may end anywhere, even inside a mark."""
@@ -63,36 +62,23 @@ class MarkdownStream:
         """The lines of blocks that ended since the last call. Only complete lines can end a block."""
         complete, _, partial = self._source.rpartition("\n")
         *done, last = _split(complete, gap=self._gap) or [_Block(source=complete, kind="", gap=self._gap)]
-        if not done:
-            return []
-        lines = self._take(done, width)
-        self._source, self._gap = f"{last.source}\n{partial}", last.gap
-        return lines
+        if done:
+            self._source, self._gap = f"{last.source}\n{partial}", last.gap
+        return _ansi(line for block in done for line in _rendered(block, width))
 
-    def unfinished(self, width: int, most: int) -> tuple[list[str], list[str]]:
-        """Lines to print now because they do not fit into `most`, and the lines that may still change."""
+    def unfinished(self, width: int, most: int) -> list[str]:
+        """The last lines that may still change, at most so many; all of them are printed when their block ends."""
         blocks = _split(self._source, gap=self._gap)
-        lines = [line for block in blocks for line in _rendered(block, width, live=True)][len(self._printed) :]
-        overflow: list[Text] = []
-        # A table is not printed in parts: its columns change width as it grows.
-        if len(lines) > most and not any(block.kind == "table" for block in blocks):
-            overflow = lines[:-most]
-            self._printed += [line.plain for line in overflow]
-        for line in lines[-most:]:  # cut long code while it may be redrawn; once printed, the terminal wraps it
+        lines = [line for block in blocks for line in _rendered(block, width, live=True)][-most:]
+        for line in lines:  # cut long code while it may be redrawn; once printed, the terminal wraps it
             line.truncate(width, overflow="crop")
-        return _ansi(overflow), _ansi(lines[-most:])
+        return _ansi(lines)
 
     def rest(self, width: int) -> list[str]:
         """The lines that are not printed yet, once the answer is complete."""
-        lines = self._take(_split(self._source, gap=self._gap), width)
+        blocks = _split(self._source, gap=self._gap)
         self._source, self._gap = "", False
-        return lines
-
-    def _take(self, blocks: Iterable[_Block], width: int) -> list[str]:
-        lines = [line for block in blocks for line in _rendered(block, width)]
-        printed, self._printed = self._printed[: len(lines)], self._printed[len(lines) :]
-        # A mark that is closed late can change lines that were printed; print them again rather than lose the change.
-        return _ansi(lines[agreeing(printed, [line.plain for line in lines]) :])
+        return _ansi(line for block in blocks for line in _rendered(block, width))
 
 
 def _split(text: str, *, gap: bool) -> list[_Block]:
@@ -203,7 +189,11 @@ def _table(node: SyntaxTreeNode, width: int) -> list[Text]:
         table.add_column(_inline(cell), justify=justified, overflow="fold")
     for row in body:
         table.add_row(*map(_inline, row))
-    return [_text_of(line) for line in _CONSOLE.render_lines(table, _CONSOLE.options.update(width=width), pad=False)]
+    lines = []
+    for segments in _CONSOLE.render_lines(table, _CONSOLE.options.update(width=width), pad=False):
+        lines.append(Text.assemble(*((segment.text, segment.style or "") for segment in segments)))
+        lines[-1].rstrip()
+    return lines
 
 
 def _row_by_row(header: Sequence[SyntaxTreeNode], body: Sequence[Sequence[SyntaxTreeNode]], width: int) -> list[Text]:
@@ -251,12 +241,6 @@ def _wrapped(text: Text, width: int) -> list[Text]:
 
 # Only lays tables out and renders styles; `Screen` writes to the terminal.
 _CONSOLE = Console(force_terminal=True, color_system="standard", legacy_windows=False, markup=False, emoji=False)
-
-
-def _text_of(line: Sequence[Segment]) -> Text:
-    text = Text.assemble(*((segment.text, segment.style or "") for segment in line))
-    text.rstrip()
-    return text
 
 
 def _ansi(lines: Iterable[Text]) -> list[str]:

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import closing, contextmanager, nullcontext
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.utils import get_cwidth
@@ -27,7 +28,7 @@ from hermes.base.events import (
 )
 from hermes.base.text import counted
 from hermes.cli import ui
-from hermes.cli.chat.wrap import WordWrap, agreeing
+from hermes.cli.chat.wrap import WordWrap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,8 +156,7 @@ class Screen:
         width, rows = self.width, shutil.get_terminal_size().lines
         done = self._markdown.finished(width)
         # The last row shows what the person types.
-        overflow, body = self._markdown.unfinished(width, max(rows, _LEAST_ROWS) - 2)
-        self._draw([*done, *overflow], body=body)
+        self._draw(done, body=self._markdown.unfinished(width, max(rows, _LEAST_ROWS) - 2))
         now = time.monotonic()
         self._next = now + _REST * (now - began)
 
@@ -180,7 +180,8 @@ class Screen:
             live = [*body, *([self._input_line()] if self._typed else [])]
             if not printed and live == self._live:
                 return
-            same = 0 if printed else max(0, min(agreeing(self._live, live), len(self._live) - 1, len(live) - 1))
+            agreeing = takewhile(lambda pair: pair[0] == pair[1], zip(self._live, live, strict=False))
+            same = 0 if printed else max(0, min(sum(1 for _ in agreeing), len(self._live) - 1, len(live) - 1))
             text = self._to_live_line(same)
             text += "".join(f"{line}\n" for line in printed or ())
             if live[same:]:  # without wrapping, so that a line is one row and `_to_live_line` can count them

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, takewhile
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.utils import get_cwidth
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
 _FENCE = "```"
 _WIDE = 2  # columns of a Chinese, Japanese or Korean character; a line may break beside one
@@ -32,11 +32,6 @@ def breaks(text: str, width: int) -> Iterator[int]:
         column += size
         if character == " " or size >= _WIDE:
             fits = place + 1
-
-
-def agreeing(one: Sequence[str], other: Sequence[str]) -> int:
-    """Counts the lines that are equal at the beginning of both."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
 
 
 class WordWrap:
