@@ -12,7 +12,7 @@ from benchmarks.hostile_texts import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.safety import reveal, structure, wording
+from hermes.safety import reveal, scanner, wording
 from hermes.safety.reveal import fold
 from hermes.safety.scanner import scan, scan_entries
 
@@ -60,9 +60,9 @@ def test_hostile_texts_are_scanned_whole(name: str) -> None:
 @pytest.mark.proves("threats.linear")
 def test_no_expression_of_the_scanner_can_backtrack_badly() -> None:
     """An unbounded repeat never stands inside another, unless it gives nothing back."""
-    sources = {row[3] for row in structure.frames()} | {row[2] for row in structure._FLOOR}
+    sources = {row[3] for row in scanner.frames()} | {row[2] for row in scanner._FLOOR}
     sources |= {pattern.pattern for _, _, pattern, _ in reveal._steps()}
-    for module in (reveal, structure, wording):
+    for module in (reveal, scanner, wording):
         found = (each.pattern for each in vars(module).values() if isinstance(each, re.Pattern))
         sources |= {pattern for pattern in found if isinstance(pattern, str)}
     assert len(sources) > 60

@@ -11,7 +11,7 @@ from hermes.agent import Agent
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.approval import Approvals
 from hermes.memory.store import MemoryStore
-from hermes.safety.statements import repeats as is_said
+from hermes.safety.trust import repeats as is_said
 from hermes.session.review import Reviews
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home

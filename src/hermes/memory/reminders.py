@@ -18,8 +18,7 @@ from hermes.base.values import value
 from hermes.memory.entries import Cause
 from hermes.memory.rules import Fired
 from hermes.memory.triggers import speech, tables
-from hermes.safety.statements import own_sentences
-from hermes.safety.trust import decide
+from hermes.safety.trust import decide, own_sentences
 from hermes.settings.config import documents_of
 from hermes.storage.documents import Document, new_id
 

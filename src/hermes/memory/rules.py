@@ -17,8 +17,7 @@ from hermes.base.tokens import estimate
 from hermes.base.values import lazy_pattern, value
 from hermes.memory.entries import Cause
 from hermes.memory.triggers import WEIGHTS, Situation, Trigger, speech, trigger_of, why, window_as_dict, window_of
-from hermes.safety.statements import own_sentences
-from hermes.safety.trust import decide
+from hermes.safety.trust import decide, own_sentences
 from hermes.settings.config import documents_of
 from hermes.storage.documents import Document, new_id
 

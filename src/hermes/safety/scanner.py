@@ -1,17 +1,20 @@
 """The threat scanner: judges one text, or a list of entries read together, and returns a verdict.
 
-Three stages: `reveal` undoes encodings and disguises, `structure` finds what no honest note contains,
-`wording` scores how much a passage resembles an attack. The worst finding counts. The scanner works in linear time,
-keeps the text untouched, and raises `ScannerUnavailable` rather than call anything clean if its weights cannot be
-loaded. The classes are listed in `hermes.safety.verdict`.
+Three stages: `reveal` undoes encodings and disguises, this module finds what no honest note contains, and `wording`
+scores how much a passage resembles an attack. The worst finding counts. The scanner works in linear time, keeps the
+text untouched, and raises `ScannerUnavailable` rather than call anything clean if its weights cannot be loaded.
+`hermes.safety.verdict` lists the classes.
 """
 
 from __future__ import annotations
 
+import os.path
+import re
+from itertools import islice
+
 from hermes.base.errors import ExtraMissing, command
 from hermes.base.values import lazy_pattern, value
-from hermes.safety.reveal import decode, disguises, fold
-from hermes.safety.structure import forgeries, hidden_texts, line_of, on_the_floor
+from hermes.safety.reveal import decode, disguises, fold, read_lines
 from hermes.safety.verdict import (
     ASK,
     CLEAN,
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
 
     from hermes.base.values import Scan
     from hermes.base.values import Verdict as Judged
+
 
 SCOPES = ("memory", "context", "recall")
 _READ_IN_FULL = 8_192  # characters; of a longer text that is refused, one reason is enough
@@ -297,3 +301,257 @@ def _loaded() -> Any:
         model.load_model()
         _model.append(model)
     return _model[0]
+
+
+# Finds what no honest note contains: hidden text, and imitations of the markup around a text in a prompt.
+#
+# Also finds the patterns that the design documents list; a match is never rated below "ask", whatever surrounds it.
+#
+# Patterns of characters and lengths are limited, so that every search is linear in the text.
+
+# Hidden text.
+
+# Every character that any finder below looks for: nearly all texts have none and need no further search.
+_SUSPECTS = lazy_pattern(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffc"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+_TAGS = lazy_pattern("[\U000e0000-\U000e007f]+")  # invisible copies of ASCII
+# The honest use of tag characters: the region of a flag such as Scotland's, closed by a cancel tag.
+_FLAG = lazy_pattern("^[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f$")
+_SELECTORS = lazy_pattern("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
+_INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
+)
+_INVISIBLE_RUN = re.compile(f"[{_INVISIBLE}]{{6,}}")
+_BITS = re.compile(f"[{_INVISIBLE}]")
+# An override ends with its sign, or with the paragraph.
+_OVERRIDE = lazy_pattern("([\u202d\u202e])([^\u202c\n\r\x1c-\x1e\x85\u2029]*)")
+_EMBEDDING = lazy_pattern("[\u202a\u202b\u2066\u2067\u2068]")
+_RIGHT_TO_LEFT = lazy_pattern("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe]")
+# Between letters of scripts that are written without joiners, nothing invisible has a meaning.
+_JOINED = "A-Za-z0-9\u00c0-\u024f\u0370-\u052f\u4e00-\u9fff\u3040-\u30ff\uac00-\ud7a3"
+_INSIDE_WORD = lazy_pattern(
+    f"(?<=[{_JOINED}])[\u00ad\u034f\u061c\u180e\u200b-\u200f\u2060-\u2064\ufeff\ufff9-\ufffc]+(?=[{_JOINED}])"
+)
+_FEWEST_BITS = 24  # three letters of eight bits
+_BLACK_FLAG = "\U0001f3f4"
+_TAG_LETTERS = {0xE0000 + code: chr(code) if 0x20 <= code < 0x7F else None for code in range(0x80)}  # noqa: PLR2004 - ASCII
+_FIRST_SUPPLEMENT = "\U000e0100"
+_STRAY_SELECTORS = 1  # one may be a paste accident
+_AROUND = 24  # characters of the excerpt on each side
+
+
+@value
+class Hidden:
+    """Text that a reader cannot see: what it says if it can be decoded, how it was hidden, and the level."""
+
+    payload: str
+    how: str
+    level: str
+
+
+def hidden_texts(text: str) -> list[Hidden]:
+    """Finds text that a person cannot see, at most one `Hidden` for each way of hiding."""
+    if text.isascii() or not _SUSPECTS.search(text):
+        return []
+    finders = (_tags, _selector_bytes, _invisible_runs, _invisible_bits, _overrides, _embeddings, _inside_words)
+    return [found for finder in finders if (found := finder(text)) is not None]
+
+
+# Each finder joins all stretches hidden in its way, so that a split payload is read whole and many stay cheap.
+
+
+def _tags(text: str) -> Hidden | None:
+    runs = [
+        run[0]
+        for run in _TAGS.finditer(text)
+        if not (run.start() and text[run.start() - 1] == _BLACK_FLAG and _FLAG.match(run[0]))
+    ]
+    return Hidden(payload="".join(runs).translate(_TAG_LETTERS), how="tag characters", level=REFUSE) if runs else None
+
+
+def _selector_bytes(text: str) -> Hidden | None:
+    values: list[int] = []
+    for run in _SELECTORS.finditer(text):
+        single = len(run[0]) == 1
+        if single and (run[0] < _FIRST_SUPPLEMENT or _is_ideograph(text[run.start() - 1 : run.start()])):
+            continue  # one selector behind an emoji, or one of VS17 and up behind an ideograph, is honest
+        values += map(_selector_value, run[0])
+    if len(values) <= _STRAY_SELECTORS:
+        return None
+    return Hidden(payload=bytes(values).decode("utf-8", "replace"), how="variation selectors", level=REFUSE)
+
+
+def _invisible_runs(text: str) -> Hidden | None:
+    runs = _INVISIBLE_RUN.findall(text)
+    return Hidden(payload=_decode_bits("".join(runs)), how="invisible run", level=REFUSE) if runs else None
+
+
+def _invisible_bits(text: str) -> Hidden | None:
+    found = "".join(_BITS.findall(text))
+    payload = _decode_bits(found) if len(found) >= _FEWEST_BITS else ""
+    return Hidden(payload=payload, how="invisible bits", level=REFUSE) if payload else None
+
+
+def _overrides(text: str) -> Hidden | None:
+    spans = _OVERRIDE.findall(text)
+    payload = "\n".join(body[::-1] if sign == "\u202e" else body for sign, body in spans)
+    return Hidden(payload=payload, how="bidirectional override", level=REFUSE) if spans else None
+
+
+def _embeddings(text: str) -> Hidden | None:
+    found = _EMBEDDING.search(text)
+    if found is None or _RIGHT_TO_LEFT.search(text):
+        return None
+    return Hidden(payload=text[found.end() :][::-1], how="bidirectional embedding", level=ASK)
+
+
+def _inside_words(text: str) -> Hidden | None:
+    found = _INSIDE_WORD.search(text)
+    if found is None:
+        return None
+    shown = text[max(0, found.start() - _AROUND) : found.end() + _AROUND]
+    return Hidden(payload=_SUSPECTS.sub("", shown), how="invisible character inside a word", level=ASK)
+
+
+def _decode_bits(chars: str) -> str:
+    """The text that two kinds of invisible characters spell as zeros and ones, or an empty string."""
+    kinds = sorted(set(chars), key=lambda char: -chars.count(char))[:3]
+    others = dict.fromkeys(map(ord, set(chars)))
+    for zero, one in [(a, b) for a in kinds for b in kinds if a != b]:
+        bits = chars.translate({**others, ord(zero): "0", ord(one): "1"})
+        for width in (8, 7, 16):
+            # If the first characters are not readable, nothing is: decode the rest only if they are.
+            if _spelled(bits[: width * _FEWEST_BITS], width) and (decoded := _spelled(bits, width)):
+                return decoded
+    return ""
+
+
+def _spelled(bits: str, width: int) -> str:
+    """The characters that groups of `width` bits stand for; empty when they are too few or not readable ASCII."""
+    decoded = "".join([chr(int(bits[at : at + width], 2)) for at in range(0, len(bits) - width + 1, width)])
+    readable = len(decoded) > 2 and decoded.isascii() and decoded.replace("\n", " ").isprintable()  # noqa: PLR2004
+    return decoded if readable else ""
+
+
+def _selector_value(char: str) -> int:
+    """The byte that a variation selector encodes: there are 16 in one block of Unicode and 240 in another."""
+    code = ord(char)
+    return code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16  # noqa: PLR2004
+
+
+def _is_ideograph(char: str) -> bool:
+    return bool(char) and (
+        "\u2e80" <= char <= "\u9fff" or "\uf900" <= char <= "\ufaff" or "\U00020000" <= char <= "\U0003ffff"
+    )
+
+
+# Imitations of the frame: template tokens, role lines, fences, headers, delimiters.
+
+FRAMES = os.path.join(os.path.dirname(__file__), "data", "frames.txt")
+_DELIMITER_LINE = lazy_pattern(r"(?:^|\n)[ \t]{0,8}§[ \t]{0,8}(?:\n|$)")
+# A text that explains a format mentions its tokens; no entry has a reason to explain our own markup.
+_TALK = lazy_pattern(
+    r"\b(?:xml|html|elements?|tags?|templates?|tokenizer|schema|parser|escaped?|regex|fixtures?|syntax|tokens"
+    r"|transcripts?|strip(?:ped)?)\b"
+)
+_FAR = 400  # characters
+_MOST_MATCHES = 100  # of one expression: one inside `code` must not hide another
+_OURS = frozenset({"memory", "user profile", "[blocked", "═"})  # literals of our own markup; see `_TALK`
+_compiled: dict[str, re.Pattern[str]] = {}
+_frames: list[tuple[str, str, str, str]] = []
+
+
+def forgeries(folded: str, raw: str, scope: str) -> Iterator[tuple[str, int, int]]:
+    """Yields level, start and end in `folded` of each imitation of the prompt's own frame."""
+    # A line with nothing but § would end the entry, so the rest would appear as an entry of its own.
+    if scope == "memory" and "§" in raw and raw.strip() != "§" and _DELIMITER_LINE.search(raw):
+        yield REFUSE, 0, 0
+    for literal, level, level_in_code, source in frames():
+        if literal not in folded:
+            continue
+        worst = CLEAN
+        for found in islice(_expression(source).finditer(folded), _MOST_MATCHES):
+            here = level_in_code if _in_code(folded, found.start()) else level
+            if here == REFUSE and literal not in _OURS and _TALK.search(line_of(folded, found.start(), found.end())):
+                here = ASK
+            if SEVERITY[here] > SEVERITY[worst]:
+                worst, start, end = here, found.start(), found.end()
+            if worst == level:
+                break
+        if worst != CLEAN:
+            yield worst, start, end
+
+
+def frames() -> list[tuple[str, str, str, str]]:
+    """What must occur, the level in running text, the level inside `code`, and the expression of each imitation."""
+    if not _frames:
+        parts: dict[str, str] = {}
+        for line in read_lines(FRAMES):
+            name, _, rest = line.partition("\t")
+            if name.startswith("@"):
+                parts[name[1:]] = rest
+                continue
+            level, level_in_code, source = rest.split("\t")
+            for part, expression in parts.items():
+                source = source.replace("{" + part + "}", expression)
+            _frames.append((name, level, level_in_code, source))
+    return _frames
+
+
+def line_of(text: str, start: int, end: int) -> str:
+    """The line of a match, up to a limit; text on other lines must not weaken the verdict."""
+    first, last = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+    return text[max(first, start - _FAR) : min(last if last >= 0 else len(text), end + _FAR)]
+
+
+def _in_code(text: str, position: int) -> bool:
+    line_start = text.rfind("\n", 0, position) + 1
+    return text[line_start:position].count("`") % 2 == 1
+
+
+# The floor: what the design documents refuse is at least asked about.
+
+_MOST_ON_THE_FLOOR = 5  # matches of one pattern
+_SECRET_FILES = r"\.env\b|credentials|\.netrc|\.pgpass|\.npmrc|\.pypirc"  # noqa: S105
+_FLOOR: tuple[tuple[str, str, str], ...] = (
+    ("override", "ignore", r"\bignore\s+(?:(?:previous|all|above|prior|any|the|your|my)\s+){1,4}instructions"),
+    ("role_hijack", "you", r"\byou\s+are\s+now\s"),
+    ("concealment", "tell", r"\bdo\s+not\s+tell\s+the\s+user"),
+    ("override", "prompt", r"\bsystem\s+prompt\s+override"),
+    ("override", "disregard", r"\bdisregard\s+(?:your|all|any)\s+(?:\w+\s+){0,2}(?:instructions|rules|guidelines)"),
+    (
+        "jailbreak",
+        "act",
+        r"\bact\s+as\s+(?:if|though)\s+you\s+(?:have\s+no|don't\s+have)\s+(?:restrictions|limits|rules)",
+    ),
+    ("persistence", "authorized", r"authorized[_ ]keys"),
+    ("secret_reading", ".ssh", r"(?:\$home|~)/\.ssh\b"),
+    ("secret_reading", ".hermes", r"(?:\$home|~)/\.hermes/\.env"),
+)
+# A command, and what may follow it on the same line: two patterns, because one would not run in linear time.
+_FLOOR_COMMANDS: tuple[tuple[str, str, str], ...] = (
+    ("exfiltration", r"\b(?:curl|wget)\s", r"\$\{?\w{0,60}?(?:key|token|secret|password|credential|api)"),
+    ("secret_reading", r"\bcat\s", _SECRET_FILES),
+)
+
+
+def on_the_floor(folded: str) -> Iterator[tuple[str, int, int]]:
+    """Yields class, start and end of each match of a pattern from the design documents."""
+    for threat, literal, source in _FLOOR:
+        if literal in folded:
+            matches = islice(_expression(source).finditer(folded), _MOST_ON_THE_FLOOR)
+            yield from ((threat, match.start(), match.end()) for match in matches)
+    for threat, program, target in _FLOOR_COMMANDS:
+        for line in re.finditer("[^\n]+", folded) if _expression(target).search(folded) else ():
+            first = _expression(program).search(folded, line.start(), line.end())
+            if first and (found := _expression(target).search(folded, first.end(), line.end())):
+                yield threat, first.start(), found.end()
+                break
+
+
+def _expression(source: str) -> re.Pattern[str]:
+    if source not in _compiled:
+        _compiled[source] = re.compile(source)
+    return _compiled[source]
