@@ -30,7 +30,7 @@ from hermes.providers.config import applies, configured, read_config
 from hermes.providers.hosting import Bounds, HostedProvider
 from hermes.providers.manager import Limits, MemoryManager
 from hermes.session.session import MemorySession
-from hermes.settings.environment import save_secret
+from hermes.settings.config import save_secret
 from hermes.settings.home import find_home
 
 if TYPE_CHECKING:

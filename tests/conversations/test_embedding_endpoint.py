@@ -13,7 +13,7 @@ import pytest
 
 from hermes.conversations.database import SessionDB
 from hermes.session.parts import embedding_of, open_past
-from hermes.settings.environment import save_secret
+from hermes.settings.config import save_secret
 from hermes.settings.home import find_home
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.conversations.database import SessionDB
 from hermes.session.parts import open_past
-from hermes.settings.environment import save_secret
+from hermes.settings.config import save_secret
 from hermes.settings.home import find_home
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hermes.base.errors import SettingsError, UnsafePath
-from hermes.settings.config import load_settings
-from hermes.settings.environment import read_secrets, save_secret, secret
+from hermes.settings.config import load_settings, read_secrets, save_secret, secret
 from hermes.settings.home import find_home, locate_home
 from hermes.settings.schema import all_keys
 

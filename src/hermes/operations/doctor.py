@@ -32,9 +32,15 @@ from hermes.session.parts import open_past
 from hermes.session.receipts import Receipts
 from hermes.session.unsaved import take_up, waiting
 from hermes.settings.config import FILE as CONFIG
-from hermes.settings.config import Settings, conversations_of, load_settings, quoted_items, storage_address
-from hermes.settings.environment import FILE as SECRETS
-from hermes.settings.environment import read_secrets
+from hermes.settings.config import (
+    SECRETS,
+    Settings,
+    conversations_of,
+    load_settings,
+    quoted_items,
+    read_secrets,
+    storage_address,
+)
 from hermes.settings.home import DATABASE
 from hermes.storage.files import Folder, is_running, keep_private, readable_by_others
 from hermes.storage.local.repair.check import open_elsewhere, repair

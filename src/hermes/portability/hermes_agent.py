@@ -33,9 +33,7 @@ from hermes.portability.plan import (
     new_report,
     open_for_import,
 )
-from hermes.settings.config import Settings, check_text
-from hermes.settings.environment import FILE as SECRETS
-from hermes.settings.environment import read_secrets
+from hermes.settings.config import SECRETS, Settings, check_text, read_secrets
 from hermes.settings.home import DATABASE, PROFILES, Home, profile_path
 from hermes.settings.yaml_file import keep_known
 from hermes.storage.files import keep_private, readable_by_others

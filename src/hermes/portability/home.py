@@ -44,8 +44,7 @@ from hermes.portability.plan import MIGRATED, SKIPPED, Item, Planner, content_of
 from hermes.providers.discovery import in_passing, open_provider
 from hermes.safety.secrets import mask_secrets
 from hermes.session.external import chosen_providers
-from hermes.settings.config import load_settings
-from hermes.settings.environment import FILE as SECRETS
+from hermes.settings.config import SECRETS, load_settings
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.storage.documents import LocalDocuments, history_name, records_in
 from hermes.storage.files import MIGRATION_FOLDER, Folder, explained, is_running

@@ -25,8 +25,7 @@ from hermes.portability.exchange import DISABLED, disabled_setting
 from hermes.safety.scanner import scan, without_attacks
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import FILE as CONFIG
-from hermes.settings.environment import FILE as SECRETS
-from hermes.settings.environment import read_secrets, save_secret
+from hermes.settings.config import SECRETS, read_secrets, save_secret
 from hermes.settings.yaml_file import place_value
 from hermes.skills.files import MAIN_FILE, check_name
 from hermes.storage.files import Folder

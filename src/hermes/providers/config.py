@@ -13,7 +13,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import SettingsError
-from hermes.settings.environment import secret
+from hermes.settings.config import secret
 from hermes.settings.home import PEOPLE, Home
 from hermes.storage.files import Folder
 from hermes.storage.locks import FileLock

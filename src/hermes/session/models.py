@@ -239,7 +239,7 @@ def _opened(
     from dataclasses import replace
 
     from hermes.llm.catalogue import find_local_server, is_at_vendor, list_models, open_model, resolve
-    from hermes.settings.environment import secret
+    from hermes.settings.config import secret
     from hermes.settings.home import Home
 
     folder = os.path.dirname(settings.path)

@@ -25,8 +25,7 @@ from hermes.memory.approval import Approvals
 from hermes.memory.entries import NONE, USE, Cause
 from hermes.memory.store import SWITCHES, MemoryStore, search
 from hermes.session.external import External, ProviderTool
-from hermes.settings.config import conversations_of, documents_of, load_settings
-from hermes.settings.environment import secret
+from hermes.settings.config import conversations_of, documents_of, load_settings, secret
 from hermes.settings.home import SHARED, UNSAVED, find_home, locate_home
 from hermes.settings.schema import nearest
 from hermes.settings.trust import DecisionLog, TrustedFolders

@@ -1,4 +1,4 @@
-"""Reads config.yaml: checks every value once and remembers the line it came from."""
+"""Reads config.yaml, checking every value once and remembering its line; and .env, which has the secrets."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from hermes.base.errors import ForeignSettings, SettingsError, StorageError
 from hermes.base.text import decode, encode
 from hermes.base.values import value
 from hermes.base.version import __version__
-from hermes.settings.environment import secret
 from hermes.settings.home import DATABASE, PEOPLE, PROFILES
 from hermes.settings.schema import all_keys, known, problem_with, setting_hint
 from hermes.storage.documents import LocalDocuments
-from hermes.storage.files import Folder, OpenFile, explain, read_private
+from hermes.storage.files import Folder, OpenFile, explain, keep_private, read_private
+from hermes.storage.locks import FileLock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -271,3 +271,70 @@ def _to_cache(home: Home, identity: list[object], found: Mapping[str, Found]) ->
             folder.replace(_CACHE, encode({"of": identity, "values": values}).encode("utf-8", "surrogatepass"))
     except StorageError:
         return  # a home that cannot be written to can still be read
+
+
+# `.env`: keys and tokens, one `NAME=value` per line, private to its owner.
+
+SECRETS = ".env"
+_LOCK_TIMEOUT = 5  # seconds
+
+
+def secret(home: Home, name: str) -> str | None:
+    """Looks up a secret in the environment, then in the operator's .env; a variable set to nothing counts as unset."""
+    return os.environ.get(name) or read_secrets(home).get(name)
+
+
+def read_secrets(home: Home) -> dict[str, str]:
+    """Reads every secret of .env; an error names the line but never shows its text, which may be a key."""
+    path = os.path.join(home.operator, SECRETS)
+    data = read_private(path, at_most=_LARGEST)
+    if data is None:
+        return {}
+    keep_private(path)  # a person who made the file with an editor may have left it readable for others
+    found: dict[str, str] = {}
+    # Files that a shell sources say `export`, and some editors begin a file with a byte order mark.
+    for number, line in enumerate(data.decode("utf-8-sig", "replace").splitlines(), start=1):
+        stripped = line.strip().removeprefix("export ").lstrip()
+        if not stripped or stripped.startswith("#"):
+            continue
+        name, separator, rest = stripped.partition("=")
+        if not separator or not name.strip().isidentifier():
+            raise SettingsError(f"{path}:{number}: expected NAME=value, or # and a comment")
+        found[name.strip()] = _unquoted(rest.strip())
+    return found
+
+
+def save_secret(home: Home, name: str, text: str) -> None:
+    """Stores one secret in .env, and keeps all other lines with their comments and order."""
+    if not name.isidentifier() or "\n" in text or "\r" in text:
+        raise SettingsError(f"{name!r} cannot be stored: a secret has a plain name and one line of text")
+    _replace_secret(home, name, [f"{name}={_quoted(text)}"])
+
+
+def remove_secret(home: Home, name: str) -> None:
+    """Removes one secret from .env, and keeps all other lines with their comments and order."""
+    _replace_secret(home, name, [])
+
+
+def _replace_secret(home: Home, name: str, new: list[str]) -> None:
+    """Replaces the line of a secret by the new lines, under the lock."""
+    with Folder.create(home.operator) as folder, FileLock(folder, f"{SECRETS}.lock", timeout=_LOCK_TIMEOUT):
+        lines = (folder.read(SECRETS, at_most=_LARGEST) or b"").decode("utf-8-sig", "replace").splitlines()
+        kept = [line for line in lines if line.strip().removeprefix("export ").partition("=")[0].strip() != name]
+        folder.replace(SECRETS, "".join(f"{line}\n" for line in [*kept, *new]).encode())
+
+
+def _unquoted(text: str) -> str:
+    """The value without its quotes; without quotes, up to a comment."""
+    for quote in ('"', "'"):
+        if len(text) > 1 and text.startswith(quote) and text.endswith(quote):
+            inner = text[1:-1]
+            return inner.replace('\\"', '"').replace("\\\\", "\\") if quote == '"' else inner
+    return text.partition(" #")[0].rstrip()
+
+
+def _quoted(text: str) -> str:
+    if text and not set(text) & set(" #\"'\\$`"):
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

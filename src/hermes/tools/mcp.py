@@ -318,7 +318,7 @@ class McpServers:
     @classmethod
     def of(cls, settings: Settings, home: Home, cancelled: Callable[[], bool]) -> McpServers:
         """Reads the servers from the settings, with secrets filled in; starts none of them."""
-        from hermes.settings.environment import secret
+        from hermes.settings.config import secret
 
         found = servers_in(settings.get("mcp_servers"), lambda name: secret(home, name))
         return cls(found, home, Limits.of(settings), cancelled)

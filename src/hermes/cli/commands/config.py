@@ -11,9 +11,7 @@ from hermes.base.errors import SettingsError, StorageError, UnsafePath
 from hermes.base.text import encode
 from hermes.cli import ui
 from hermes.cli.catalogue import GROUPS, SINGLES, add_arguments
-from hermes.settings.config import FILE, load_settings, quoted_items
-from hermes.settings.environment import FILE as SECRETS
-from hermes.settings.environment import read_secrets
+from hermes.settings.config import FILE, SECRETS, load_settings, quoted_items, read_secrets
 from hermes.settings.home import (
     DEFAULT_PROFILE,
     choose_profile,

@@ -21,9 +21,7 @@ from hermes.providers.discovery import FOLDER, available_providers, find_provide
 from hermes.providers.manager import running_for
 from hermes.session.external import build_manager, chosen_providers
 from hermes.session.parts import ENGINES, engine_folders, known_engines
-from hermes.settings.config import FILE
-from hermes.settings.environment import FILE as SECRETS
-from hermes.settings.environment import save_secret, secret
+from hermes.settings.config import FILE, SECRETS, save_secret, secret
 from hermes.settings.yaml_file import set_value
 
 if TYPE_CHECKING:

@@ -24,9 +24,7 @@ from hermes.llm.embedded import LIMITS, NAME, EmbeddedModel, installed
 from hermes.llm.scripted import Reply, Scripted
 from hermes.session.models import answer, main_model
 from hermes.session.session import MemorySession
-from hermes.settings.config import FILE, load_settings
-from hermes.settings.environment import FILE as SECRETS
-from hermes.settings.environment import read_secrets, remove_secret, save_secret, secret
+from hermes.settings.config import FILE, SECRETS, load_settings, read_secrets, remove_secret, save_secret, secret
 from hermes.settings.home import DATABASE, find_home
 from hermes.settings.yaml_file import set_value, unset_value
 from hermes.storage.files import Folder

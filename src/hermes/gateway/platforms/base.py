@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from hermes.base.errors import HermesError, Interrupted, SettingsError, command
 from hermes.llm.transport import CANCELLED, shared_client
-from hermes.settings.environment import secret
+from hermes.settings.config import secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

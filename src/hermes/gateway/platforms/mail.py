@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from hermes.base.errors import SettingsError
 from hermes.gateway.platforms.base import TIMEOUT, Incoming, Later, Never, Platform, in_group, keep_receiving, split
 from hermes.gateway.platforms.formatting import MARKDOWN
-from hermes.settings.environment import secret
+from hermes.settings.config import secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

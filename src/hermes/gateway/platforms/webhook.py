@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hermes.base.errors import HermesError, SettingsError, StorageError
 from hermes.gateway.platforms.base import TIMEOUT, Answer, Incoming, Later, Never, Platform, split
 from hermes.llm.transport import shared_client
-from hermes.settings.environment import secret
+from hermes.settings.config import secret
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -26,8 +26,7 @@ from hermes.providers.service import (
     question,
     text_of,
 )
-from hermes.settings.config import documents_of
-from hermes.settings.environment import secret
+from hermes.settings.config import documents_of, secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
