@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import json
 import logging
 import os
@@ -66,6 +67,7 @@ class Repeated(logging.Filter):
 
 
 _SWITCH_SECONDS = 0.0005
+_COLLECT_AFTER = 10_000  # new objects; Python's 700 are made several times in each turn
 
 _LAST_PORT = 65535
 
@@ -86,6 +88,8 @@ def start(context: ui.Context, *, host: str = "", port: int | None = None, only_
     sys.setswitchinterval(_SWITCH_SECONDS)
     if not only_mcp:
         _say_what_is_served(settings, host, server.port)
+    gc.freeze()  # everything that exists now stays: the collector passes over it
+    gc.set_threshold(_COLLECT_AFTER)
     server.run()
 
 
@@ -250,8 +254,6 @@ def mcp_serve(given: ui.Given, context: ui.Context) -> None:
     if given.http:
         start(context, host=given.host or "", port=given.port, only_mcp=True)
         return
-    import gc
-
     gc.disable()  # importing the SDK makes 100,000 objects that stay; the collector would scan them repeatedly
     with ui.needing("server"):
         from hermes.server.mcp import build_server, serve_stdio
