@@ -274,18 +274,11 @@ class Span:
         return self.strength / 2 if end <= when < end + _REPORTED_LATER and self.strength > _EXACT_ENOUGH else 0.0
 
 
-def spans(text: str, now: float) -> list[Span]:
-    """Returns every time a text names, counted from `now` where it is relative."""
-    return [span for _, span in _times(text, now)]
+def spans(text: str, now: float) -> Iterator[tuple[str, Span]]:
+    """Yields every time a text names, with its wording, counted from `now` where it is relative.
 
-
-def time_words(text: str) -> str:
-    """Returns the words of a text that only name times."""
-    return " ".join(words for words, _ in _times(text, 0.0))
-
-
-def _times(text: str, now: float) -> Iterator[tuple[str, Span]]:
-    """Yields each time with its wording; no character belongs to two of them."""
+    No character belongs to two of them.
+    """
     taken: list[tuple[int, int]] = []
     for match, span in [*_written(text), *_relative(text, datetime.fromtimestamp(now, UTC))]:
         if all(match.end() <= start or match.start() >= end for start, end in taken):

@@ -60,6 +60,12 @@ def scrub(text: str) -> str:
     return text
 
 
+def words_in(text: str) -> int:
+    """About how many words the index holds of a text: one per space, but four to three signs of unspaced script."""
+    count = text.count(" ") + 1
+    return count if text.isascii() else count + sum([4 * len(run) // 3 for run in _UNSPACED_RUN.findall(text)])
+
+
 class Words:
     """Splits text exactly as the index does, by calling the index's own tokenizer."""
 
@@ -297,6 +303,7 @@ STATES_RULE = re.compile(
     r"|\bfrom now on\b|\b(?:when|whenever|if) i ask\b",
     re.IGNORECASE,
 )
+RULE_SIGNS = ("always", "never", "from now on", "i ask")  # one of them is in every text that states a rule
 RULE_TOPIC = re.compile(r"\b(?:when|whenever|if) i ask (?:you )?(?:about |for )?([^.!?\n]+)", re.IGNORECASE)
 RULE_WORDS = ("always", "never")
 # The person tells what they did or what happened to them, as in "by the way, I just got my first bike".

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hermes.conversations.search.postings import TABLES
 from hermes.conversations.search.query import Unit
-from hermes.conversations.search.ranking import Reader
+from hermes.conversations.search.ranking import Reader, Sums
 from hermes.storage.ports import SAID
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from hermes.base.words import Words
     from hermes.conversations.search.postings import Places, Postings
     from hermes.conversations.search.query import Explicit, Query
-    from hermes.conversations.search.ranking import Lines
     from hermes.storage.conversations import Conversations
     from hermes.storage.ports import Index
 
@@ -64,9 +63,10 @@ class Gathering:
         self.frequency = [0] * len(units)
         self.held: dict[int, int] = {}
         self.common = False  # every word is common, so only the newest messages were noted
+        self._all_noted = True  # every message with any of the words was noted
+        self._in_part = False  # a message may have been noted without all of its words
         self.guessed: dict[int, float] = {}  # words that no message contains, and how rare that makes them
-        self._scores: dict[int, float] = {}
-        self._values: list[float] = []
+        self._scores = Sums([])
         for table in TABLES:
             if newest is None:
                 self._add(table, range(len(units)))
@@ -83,14 +83,21 @@ class Gathering:
 
     def best(self) -> dict[int, float]:
         """The best messages with the sum of the rarity of their words; among equals, the newest come first."""
-        by_score: dict[float, list[int]] = {}
-        for message_id, held in self.held.items():
-            by_score.setdefault(self._score(held), []).append(message_id)
-        scores: dict[int, float] = {}
-        for score in sorted(by_score, reverse=True):
-            equals, left = by_score[score], self._most - len(scores)
-            scores |= dict.fromkeys(equals if len(equals) <= left else heapq.nlargest(left, equals), score)
-        return scores
+        score, most_bits = self._scores, (1 << len(self.units)) - 1
+        scores = {
+            message_id: score[held] if held <= most_bits else _TOLD_BY_TOOLS * score[held]
+            for message_id, held in self.held.items()
+        }
+        if len(scores) <= self._most:
+            return scores
+        return {i: scores[i] for i in heapq.nlargest(self._most, scores, key=lambda i: (scores[i], i))}
+
+    def bits(self, message_id: int) -> int | None:
+        """A bit for each word that a message contains; None if not all of its words were looked up."""
+        held = self.held.get(message_id)
+        if held is None:
+            return 0 if self._all_noted else None
+        return None if self._in_part else held & ((1 << len(self.units)) - 1)
 
     @property
     def rarities(self) -> list[float]:
@@ -106,18 +113,18 @@ class Gathering:
         Once messages that contain only the remaining words can no longer reach the best score, Hermes looks for these
         words only in the messages already found: FTS5 intersects the lists itself, at a tenth of the cost.
         """
-        self._scores.clear()
         numbers = list(numbers)
         counts = self._postings.frequencies(table, [self.units[number].match for number in numbers])
         often = dict(zip(numbers, counts, strict=True))
         for number, count in often.items():
             self.frequency[number] += count
-        self._values = []
+        self._scores = Sums(self.rarities)
         words = sorted((number for number in often if often[number]), key=self._value, reverse=True)
         held, mark = self.held, 0 if table == TABLES[0] else 1 << len(self.units)
         if words and min(often[number] for number in words) > _COMMON:
             self._note_newest(table, words, _NEWEST_OF_COMMON)
-            self.common = True
+            self.common = self._in_part = True
+            self._all_noted = False
             return
         left, known, among = sum(map(self._value, words)), 0.0, ""
         for at, number in enumerate(words):
@@ -134,6 +141,8 @@ class Gathering:
             for expression, most in asked:
                 for message_id in self._postings.matching(table, expression, most):
                     held[message_id] = held.get(message_id, mark) | bit
+                self._all_noted = self._all_noted and not among and often[number] <= most
+                self._in_part = self._in_part or often[number] > MOST_WALKED
             left -= self._value(number)
             known += self._value(number)
 
@@ -142,8 +151,9 @@ class Gathering:
         for number, found in self._note_newest(table, range(len(self.units)), most).items():
             # The list was cut off, so how common the word is can only be guessed.
             self.frequency[number] += found if found < most else max(most, self._messages // 100)
-        self._scores.clear()
-        self._values = []
+            self._all_noted = self._all_noted and found < most
+            self._in_part = not self._all_noted
+        self._scores = Sums(self.rarities)
 
     def _note_newest(self, table: str, numbers: Sequence[int], most: int) -> dict[int, int]:
         """Notes the newest messages with all of the words and with each of them; returns how many each brought."""
@@ -161,31 +171,25 @@ class Gathering:
 
     def _reach(self, least: float) -> bool:
         """Whether enough messages have at least this score."""
+        if len(self.held) < ENOUGH:
+            return False
         counts = Counter(self.held.values()).items()
-        return sum(often for held, often in counts if self._score(held) >= least) >= ENOUGH
-
-    def _score(self, held: int) -> float:
-        score = self._scores.get(held)
-        if score is None:
-            values = self._values or [self._value(number) for number in range(len(self.units))]
-            self._values = values
-            score = sum([value for number, value in enumerate(values) if held >> number & 1])
-            score = self._scores[held] = score * (_TOLD_BY_TOOLS if held >> len(self.units) else 1.0)
-        return score
+        return sum(often for held, often in counts if self._scores[held] >= least) >= ENOUGH
 
 
 def shortlist(scores: dict[int, float], postings: Postings, places: Places, average: float) -> dict[int, float]:
     """Scores candidates by length, neighbours and session as well, which needs no text: reading it costs far more."""
     lengths = postings.lengths(list(scores))
     own = {i: score / (1 + _LENGTH * (lengths.get(i, average) / average - 1)) for i, score in scores.items()}
+    where = places.sessions_of(scores)
     best: dict[int, float] = {}
     for message_id, score in own.items():
-        session = places.session(message_id)
-        if score > best.get(session, 0.0):
-            best[session] = score
+        key = where[message_id]
+        if score > best.get(key, 0.0):
+            best[key] = score
     beside = own.get
     return {
-        i: score + _BESIDE * max(beside(i - 1, 0.0), beside(i + 1, 0.0)) + _SESSION * best.get(places.session(i), 0.0)
+        i: score + _BESIDE * max(beside(i - 1, 0.0), beside(i + 1, 0.0)) + _SESSION * best.get(where[i], 0.0)
         for i, score in own.items()
     }
 
@@ -256,10 +260,10 @@ class Passed:
 class ExactSearch:
     """Answers explicit queries: phrases, AND, OR, NOT and prefixes."""
 
-    def __init__(self, postings: Postings, store: Conversations, lines: Lines) -> None:
+    def __init__(self, postings: Postings, store: Conversations, words: Words) -> None:
         self._postings = postings
         self._store = store
-        self._lines = lines
+        self._words = words
 
     def passing(self, query: Query, *, oldest: bool, most: int, allowed: Callable[[list[int]], list[int]]) -> Passed:
         """Finds enough allowed messages that match as typed or, if there are none, in other forms of the words."""
@@ -269,7 +273,7 @@ class ExactSearch:
             found = self._until_enough(query, self._as_typed(explicit), oldest=oldest, most=most, allowed=allowed)
             if found.ids:
                 return found
-        look = self._in_any_form(explicit, Reader(query, self._lines, ()))
+        look = self._in_any_form(explicit, Reader(query, self._words))
         return self._until_enough(query, look, oldest=oldest, most=most, allowed=allowed)
 
     def _until_enough(

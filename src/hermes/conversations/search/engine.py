@@ -6,7 +6,6 @@ import dataclasses
 import time
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.dates import spans
 from hermes.base.words import RULE_WORDS, Words, unspaced_runs
 from hermes.conversations.search.candidates import (
     POOL,
@@ -22,6 +21,7 @@ from hermes.conversations.search.postings import TABLES, Places, Postings
 from hermes.conversations.search.query import Query, parse, plain
 from hermes.conversations.search.ranking import (
     Candidate,
+    Line,
     Lines,
     Reader,
     Statistics,
@@ -43,19 +43,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hermes.conversations.search.query import Unit
-    from hermes.conversations.search.ranking import Line
     from hermes.conversations.search.reranker import Reranking
     from hermes.conversations.search.semantic import Meaning, Nearness
     from hermes.storage.conversations import Conversations
     from hermes.storage.records import Row, Session
 
-# Characters of text that are read to rank candidates: enough for every turn of a long chat, bounded in a large store.
-# 45,000 instead of 70,000 was part of a change that took a sixth off the CPU time of a search on LoCoMo, at the same
-# recall. Coverage reads more because it needs the whole history of a topic.
-_READ, _READ_TO_COVER = 45_000, 500_000
+# Characters of text that are read to rank candidates, unless a question needs the whole history of a topic: 20,000
+# instead of 45,000 takes a fifth off the CPU time of a search on LoCoMo and costs at most 0.4 points of recall.
+_READ = 20_000
 # Messages that are read: at least for keywords, at least for a question, and at most.
-_FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 160, 480
-_SPREAD = 64  # the best candidates whose neighbours are read, too
+_FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 96, 480
+_CHUNK = 32  # messages read at once
+_SPREAD = 16  # the best candidates whose neighbours are read, too
 _MOST_FILTERED = 3000  # the newest (or oldest) matches from which a filter selects
 _MOST_ALLOWED = 20_000  # candidates whose sessions are looked at for a filter
 _LOOKED_AT_BY_TIME = 64
@@ -78,7 +77,7 @@ class SearchEngine:
         self._words = Words()
         self._lines = Lines(self._words)
         self._postings = Postings(store.index, self._places, self._words)
-        self._exact = ExactSearch(self._postings, store, self._lines)
+        self._exact = ExactSearch(self._postings, store, self._words)
         self._spelling = Spelling(store.index, self._words)
 
     def forget(self) -> None:
@@ -94,7 +93,8 @@ class SearchEngine:
         chosen = Filters(**filters)
         # Ids follow the order of use only within a session, so a sort by time looks at more messages than it shows.
         looked_at = limit if chosen.sort == "relevance" else max(limit, _LOOKED_AT_BY_TIME)
-        parsed = parse(query, self._words)
+        now = time.time() if chosen.now is None else chosen.now
+        parsed = parse(query, self._words, now)
         reranked = parsed.question and chosen.sort == "relevance" and self._reranking.is_on()
         wanted, limit = limit, max(limit, RERANKED) if reranked else limit
         with self._store.reading():
@@ -102,13 +102,13 @@ class SearchEngine:
             results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results and parsed.explicit is not None:
                 nothing = results.note or "nothing matches this exactly"
-                parsed = plain(query, self._words, note=f"{nothing}, so it was searched as plain words")
+                parsed = plain(query, self._words, now, note=f"{nothing}, so it was searched as plain words")
                 results = self._answer(query, parsed, chosen, looked_at, limit)
             if not results:
                 results = self._literal(query, chosen, limit)
                 # An error in the syntax is reported even without a hit; words that no message contains need no note.
                 results.note = parsed.note or (results.note if results or not parsed.units else "")
-            results.searched = self._places.sessions
+            results.searched = self._places.session_count
         if reranked and results.mode == "relevance":  # no transaction is open while the service is asked
             self._reranking.reorder(query, results)
         del results[wanted:]
@@ -130,33 +130,29 @@ class SearchEngine:
             return SearchResults()
         messages, words = self._store.index.totals()
         written = query.units
-        query, scores, gathered = self._candidates(query, chosen, messages, looked_at)
+        query, scores, gathered, rules = self._candidates(query, chosen, messages, looked_at)
         average = max(1.0, words / max(1, messages))
         lines, sessions = self._read(scores, query, chosen, looked_at, average)
         nearness = self._add_near(text, query, chosen, lines, sessions)
-        reader = Reader(query, self._lines, spans(text, time.time() if chosen.now is None else chosen.now))
-        session, place = self._places.session, self._places.place
-        candidates = [
-            reader.candidate(message_id, line, sessions[session(message_id)], place(message_id))
-            for message_id, line in lines.items()
-        ]
-        # An index made by an older Hermes still holds what was searched for, and so brings messages without features.
-        candidates = [each for each in candidates if each.counts or not lines[each.id].looks_back]
-        if query.phrases and query.explicit is None:
-            rows = self._store.rows(lines)
-            for candidate in candidates:
-                candidate.phrases = reader.phrases(rows[candidate.id]) if candidate.id in rows else 0.0
+        reader = Reader(query, self._words)
+        where, place, bits = (
+            self._places.sessions_of(lines),
+            self._places.place,
+            gathered.bits if gathered else _unknown,
+        )
+        candidates = [reader.candidate(i, line, sessions[where[i]], place(i), bits(i)) for i, line in lines.items()]
+        candidates = [each for each in candidates if each.held or not each.line.looks_back]
         without_speakers(candidates, len(query.units))
         if chosen.sort != "relevance":
             # What passed a test holds what was asked for, even where its words are not counted: "happy*" in "happily".
-            found = candidates if query.explicit is not None else [each for each in candidates if each.counts]
+            found = candidates if query.explicit is not None else [each for each in candidates if each.held]
             candidates = _by_time(found, sessions, chosen)[: limit + _SPARE]
         rarities = (
             gathered.rarities if gathered else [unit.weight * rarity(messages / 100, messages) for unit in query.units]
         )
         in_pairs = 2 * sum(any(unspaced_runs(unit.written)) for unit in query.units) > len(query.units)
         statistics = Statistics(message_length=average, rarity=tuple(rarities))
-        ranked = rank(candidates, statistics, self._weights, reader if query.question and not in_pairs else None)
+        ranked = rank(candidates, statistics, self._weights, reader, rules=rules, in_pairs=in_pairs)
         if nearness is not None:
             ranked = fuse(ranked, nearness)
         ranked = self._ordered(ranked, sessions, query, chosen)
@@ -164,7 +160,7 @@ class SearchEngine:
         covers = wanted and chosen.sort == "relevance" and query.explicit is None
         if covers:
             started = {key: session.started_at for key, session in sessions.items()}
-            ranked = cover(ranked, statistics, self._weights, started, mine=query.told_by_me)
+            ranked = cover(ranked, statistics, self._weights, reader, started, mine=query.told_by_me)
         results = self._served(ranked, sessions, query=query, chosen=chosen, limit=limit)
         if gathered and query.question and chosen.sort == "relevance":
             results.confidence = round(confidence(ranked, statistics, gathered.guessed), 3)
@@ -176,11 +172,14 @@ class SearchEngine:
 
     def _candidates(
         self, query: Query, chosen: Filters, messages: int, limit: int
-    ) -> tuple[Query, dict[int, float], Gathering | None]:
-        """Scores messages roughly by id, and replaces words that no message contains by what they may have meant."""
+    ) -> tuple[Query, dict[int, float], Gathering | None, list[int]]:
+        """Scores messages roughly by id, and replaces words that no message contains by what they may have meant.
+
+        The last of the results are the messages that may state a rule.
+        """
         if query.explicit is not None or chosen.sort != "relevance":
             found, note = self._in_order(query, chosen, limit)
-            return dataclasses.replace(query, note=note or query.note), dict.fromkeys(found, 1.0), None
+            return dataclasses.replace(query, note=note or query.note), dict.fromkeys(found, 1.0), None, []
         newest = None if query.question else _MOST_ALLOWED if chosen.selective else max(_KEYWORD, 4 * limit)
         most = _MOST_ALLOWED if chosen.about_sessions else POOL
         gathered = Gathering(self._postings, query.units, messages, most=most, newest=newest)
@@ -194,13 +193,12 @@ class SearchEngine:
             elif (meant := self._spelling.instead(unit, self._occurs)) is not None:
                 gathered.replace(number, meant)
         scores = gathered.best()
-        if query.question:
-            titled += self._rules(query.units)
+        rules = self._rules(query.units) if query.question else []
         # A fitting title or a standing rule need not share rare words with the question; this gets its message read.
-        for message_id in titled:
+        for message_id in (*titled, *rules):
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         asks = query.question and not gathered.common
-        return dataclasses.replace(query, units=tuple(gathered.units), question=asks), scores, gathered
+        return dataclasses.replace(query, units=tuple(gathered.units), question=asks), scores, gathered, rules
 
     def _in_order(self, query: Query, chosen: Filters, limit: int) -> tuple[list[int], str | None]:
         """The matches of explicit syntax or of a sort by time, and a note if not all messages were looked at."""
@@ -259,27 +257,27 @@ class SearchEngine:
         order = best_of(mine, max(most, limit))
         if query.question and chosen.sort == "relevance":
             order = self._with_neighbours(order)
+        where = self._places.sessions_of(order)
         lines: dict[int, Line] = {}
         read = 0
-        for at in range(0, len(order), 64):
+        for at in range(0, len(order), _CHUNK):
             # Ask a database server for everything that will be read: first a guess, then judged by the lengths seen.
-            if at in (0, 64):
-                ahead = self._lines.missing(order)[: int(_READ / max(1, read) * len(lines)) if at else 64]
-                self._store.expect(ahead, list({self._places.session(i) for i in order}))
-            lines |= (found := self._lines.of(order[at : at + 64], self._store.rows))
+            if at in (0, _CHUNK):
+                ahead = self._lines.missing(order)[: int(_READ / max(1, read) * len(lines)) if at else _CHUNK]
+                self._store.expect(ahead, list(set(where.values())))
+            lines |= (found := self._lines.of(order[at : at + _CHUNK], self._store.rows))
             read += sum([line.size for line in found.values()])
-            if read > (_READ_TO_COVER if query.coverage else _READ) and len(lines) >= max(limit, fewest):
+            if not query.coverage and read > _READ and len(lines) >= max(limit, fewest):
                 break
-        session = self._places.session
-        sessions = self._store.by_keys(list({session(message_id) for message_id in lines}))
+        sessions = self._store.by_keys(list({where[message_id] for message_id in lines}))
         return self._allowed_lines(lines, sessions, chosen), sessions
 
     def _allowed_lines(self, lines: dict[int, Line], sessions: dict[int, Session], chosen: Filters) -> dict[int, Line]:
-        session, narrow = self._places.session, chosen.narrow
+        where, narrow = self._places.sessions_of(lines), chosen.narrow
         return {
             message_id: line
             for message_id, line in lines.items()
-            if (found := sessions.get(session(message_id)))
+            if (found := sessions.get(where[message_id]))
             and (not narrow or chosen.allow_message(line.role, line.timestamp, found))
         }
 
@@ -302,10 +300,10 @@ class SearchEngine:
     def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
         if not chosen.about_sessions:
             return scores  # a message of another owner has no session here, and is dropped when rows are read
-        session = self._places.session
-        keys = list({key for message_id in scores if (key := session(message_id))})
+        where = self._places.sessions_of(scores)
+        keys = list(set(where.values()) - {0})
         allowed = {key for key, found in self._store.by_keys(keys).items() if chosen.allow(found)}
-        return {message_id: score for message_id, score in scores.items() if session(message_id) in allowed}
+        return {message_id: score for message_id, score in scores.items() if where[message_id] in allowed}
 
     def _with_neighbours(self, order: list[int]) -> list[int]:
         """Adds the neighbours of the best candidates: an answer often stands next to the words that were asked for."""
@@ -378,13 +376,17 @@ class SearchEngine:
             units=(), note=f"no word of it is indexed, so only the newest {_LITERAL_ROWS:,} messages were read"
         )
         found = [
-            Candidate(id=i, session=self._places.session(i), place=0, counts={}, length=0)
+            Candidate(i, self._places.session(i), 0, 0, Line(row, self._words))
             for i, row in rows.items()
             if (session := sessions.get(self._places.session(i)))
             and chosen.allow(session)
             and chosen.allow_message(row[1], row[3], session)
         ]
         return self._served(found, sessions, query=query, chosen=chosen, limit=limit)
+
+
+def _unknown(_: int) -> None:
+    """The words of a message that the index was not asked for."""
 
 
 def _rule_about(units: Sequence[Unit]) -> str:

@@ -135,6 +135,11 @@ class Places:
         block = message_id >> BLOCK_BITS
         return self._session[block] if block < len(self._session) else 0
 
+    def sessions_of(self, message_ids: Iterable[int]) -> dict[int, int]:
+        """The session's key for each of the messages, 0 for those that are not the owner's."""
+        sessions, known = self._session, len(self._session)
+        return {i: sessions[i >> BLOCK_BITS] if i >> BLOCK_BITS < known else 0 for i in message_ids}
+
     def place(self, message_id: int) -> int:
         """The position of a message in its session, counted from 0; places that follow each other are neighbours."""
         return self._first[message_id >> BLOCK_BITS] + (message_id & (BLOCK - 1))
@@ -161,7 +166,7 @@ class Places:
         return found[:count]
 
     @property
-    def sessions(self) -> int:
+    def session_count(self) -> int:
         """How many sessions of the owner have messages."""
         return len(self._last_block)
 

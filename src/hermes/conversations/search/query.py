@@ -12,12 +12,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hermes.base import words as english
-from hermes.base.dates import time_words
+from hermes.base.dates import spans
 from hermes.base.words import camel_parts, query_pieces
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hermes.base.dates import Span
     from hermes.base.words import Words
 
 _LETTER = rb"[a-z0-9\x80-\xff]"
@@ -309,6 +310,7 @@ class Query:
     units: tuple[Unit, ...]
     phrases: tuple[tuple[str, ...], ...] = ()
     explicit: Explicit | None = None
+    times: tuple[Span, ...] = ()  # that the query names
     note: str | None = None
     question: bool = False
     asks_when: bool = False
@@ -319,35 +321,38 @@ class Query:
     about: str | None = None  # whose turns are asked about, by role, when the question says so
 
 
-def parse(text: str, words: Words) -> Query:
+def parse(text: str, words: Words, now: float) -> Query:
     """Reads a query as explicit syntax if it looks like that, otherwise as a question or keywords."""
     text = text[:LONGEST]
     if _looks_explicit(text):
         try:
             explicit = parse_explicit(text, words)
         except DoesNotParse as error:
-            return plain(text, words, note=f"searched as plain words, because {error}")
+            return plain(text, words, now, note=f"searched as plain words, because {error}")
         units = {unit.stem: unit for unit in explicit.units}
-        return Query(units=tuple(units.values()), phrases=tuple(explicit.phrases), explicit=explicit)
-    return plain(text, words, note=None)
+        times = tuple(span for _, span in spans(text, now))
+        return Query(units=tuple(units.values()), phrases=tuple(explicit.phrases), explicit=explicit, times=times)
+    return plain(text, words, now, note=None)
 
 
-def plain(text: str, words: Words, *, note: str | None) -> Query:
+def plain(text: str, words: Words, now: float, *, note: str | None) -> Query:
     """Reads a text as plain words, whatever operators it contains."""
     coverage = english.WANTS_COVERAGE.search(text) is not None
     empty = english.STOP_WORDS | english.COVERAGE_WORDS if coverage else english.STOP_WORDS
     units: dict[str, Unit] = {}
     glue: dict[str, Unit] = {}
-    asked = english.UNSPACED_QUESTION_WORDS.sub(" ", text)
-    asked = asked if text.isascii() or any(sign.isalnum() for sign in asked) else text
+    asked = text if text.isascii() else english.UNSPACED_QUESTION_WORDS.sub(" ", text)
+    asked = asked if any(sign.isalnum() for sign in asked) else text
     for written, stem in query_pieces(f"{asked} {camel_parts(text)}", words):
         known = units.keys() | {other for unit in units.values() for _, other in unit.others}
         if stem not in known and len(units) < MOST_WORDS:
             unit = _unit(written, stem, words)
             (glue if written.lower() in empty else units)[stem] = unit
     phrases = [tuple(stem for _, stem in query_pieces(quoted, words)) for quoted in _QUOTED.findall(text)]
+    times = list(spans(text, now))
     return Query(
-        units=_times_last(text, (units or glue), words),
+        units=_times_last(" ".join(wording for wording, _ in times), (units or glue), words),
+        times=tuple(span for _, span in times),
         phrases=tuple(phrase for phrase in phrases if len(phrase) > 1),
         note=note,
         question=bool(glue) or len(units) > MOST_KEYWORDS or text.rstrip().endswith(("?", "\uff1f")),
@@ -367,9 +372,9 @@ def _about(text: str) -> str | None:
     return "user" if english.ASKS_ABOUT_ME.search(text) else None
 
 
-def _times_last(text: str, units: dict[str, Unit], words: Words) -> tuple[Unit, ...]:
+def _times_last(times: str, units: dict[str, Unit], words: Words) -> tuple[Unit, ...]:
     """Lowers the weight of words that name a time: what was said "last weekend" is found by its date."""
-    timed = {stem for _, stem in query_pieces(time_words(text), words)}
+    timed = {stem for _, stem in query_pieces(times, words)}
     if timed.issuperset(units):
         return tuple(units.values())
     return tuple(replace(unit, weight=TIME_WEIGHT) if stem in timed else unit for stem, unit in units.items())

@@ -11,22 +11,26 @@ import heapq
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property, reduce
 from itertools import pairwise, repeat
-from sys import intern
+from operator import or_
 from typing import TYPE_CHECKING
 
 from hermes.base import words as english
+from hermes.base.words import words_in
 from hermes.storage.records import called, only_looks_back, readable, unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, KeysView, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from hermes.base.dates import Span
     from hermes.base.words import Words
     from hermes.conversations.search.query import Query
     from hermes.storage.records import Row, Session
 
     Seen = tuple[int, float, float]  # of a turn: the words it holds, their share of the query, its length
+    # A candidate, and BM25 of the turn, of the turns around, of the session's best turn, and of the turn with its
+    # reply; the share of the query's words that it covers, and that the question covers which it answers.
+    Measured = tuple["Candidate", float, float, float, float, float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +54,6 @@ class Weights:
     answers: float = 0.9  # it states a time or a number, where the question wants one
     answered: float = 1.4  # the other speaker's question just before it: a short answer repeats few of its words
     brief: float = 0.6  # a short turn; a turn of over 60 words gets less
-    assistant: float = 0.75  # the assistant's turn, if the question asks what the assistant said
     user: float = 0.75  # the person's turn, if the question asks about the person
     rule: float = 2.0  # a standing rule on the topic; `hold_rules_back` keeps it from displacing the answer
     pair: float = 0.9  # how much the words of the turn before count towards the coverage of a reply
@@ -68,27 +71,21 @@ class Weights:
 class Candidate:
     """One message that may answer a query, with its features and, after ranking, its score.
 
-    `counts` says how often it contains each word of the query, and `held` has a bit for each of these words.
+    `held` has a bit for each word of the query that it contains.
     """
 
     id: int
     session: int
     place: int
-    counts: dict[int, int]
-    length: int
-    held: int = 0
-    phrases: float = 0.0
-    named: frozenset[int] = frozenset()
-    asks: bool = False
-    answers: float = 0.0
-    told: bool = False  # the person tells what happened to them, and the question is about the person
-    spoken: str = ""  # the role of who speaks
+    held: int
+    line: Line
+    named: int = 0  # the bits of the words that name its speaker
+    reply: bool = False  # the assistant's turn, unless the question is about the person
     role: str = ""  # the role that the question asks about, if this is its turn
-    rule: float = 0.0
-    reply: bool = False
     dated: float = 0.0
     title: float = 0.0
     factor: float = 1.0
+    rule: float = 0.0
     score: float = 0.0
     parts: dict[str, float] = field(default_factory=dict)
 
@@ -102,11 +99,18 @@ class Statistics:
 
 
 def rank(
-    candidates: list[Candidate], statistics: Statistics, weights: Weights, reader: Reader | None = None
+    candidates: list[Candidate],
+    statistics: Statistics,
+    weights: Weights,
+    reader: Reader,
+    *,
+    rules: Collection[int] = (),
+    in_pairs: bool = False,
 ) -> list[Candidate]:
     """Sets `score` and `parts` of every candidate and returns them best first.
 
-    With a `reader`, it also compares how close together the words are in the best of them.
+    All are compared by the words they contain, which the index knows. Only the text of the best of them, and of those
+    that may state `rules`, is split into words. A question `in_pairs` of characters has no neighbouring words.
     """
     if not candidates:
         return []
@@ -114,11 +118,12 @@ def rank(
     for candidate in candidates:
         sessions[candidate.session][candidate.place] = candidate
     signals = _Signals(statistics, weights)
-    for members in sessions.values():
-        signals.weigh_session(members)
-    signals.combine(candidates)
-    if reader is not None:
-        signals.add_pairs(candidates, reader)
+    signals.combine([measured for members in sessions.values() for measured in signals.measured(members)])
+    best = heapq.nlargest(_LOOKED_INTO, candidates, key=lambda each: each.score)
+    ids = {each.id for each in best}
+    stated = [each for each in candidates if each.id in rules and each.id not in ids and each.line.states_rule]
+    for at, candidate in enumerate((*best, *stated)):
+        signals.look_into(candidate, reader, pairs=at < _COMPARED_IN_PAIRS and not in_pairs)
     signals.hold_rules_back(candidates)
     return sorted(candidates, key=lambda candidate: (-candidate.score, -candidate.id))
 
@@ -141,12 +146,13 @@ def confidence(ranked: list[Candidate], statistics: Statistics, guessed: Mapping
     that was `guessed` to mean another one, counts as missing and as very rare.
     """
     rarity = [guessed.get(unit, value) for unit, value in enumerate(statistics.rarity)]
-    at = {(each.session, each.place): each.counts.keys() for each in ranked}
-    names = frozenset[int]().union(*(each.named for each in ranked))
+    at = {(each.session, each.place): each.held for each in ranked}
+    names = reduce(or_, [each.named for each in ranked], 0)
     best = 0.0
     for hit in ranked[:_FIRST]:
-        held = names.union(*(at.get((hit.session, hit.place + step), ()) for step in (-1, 0, 1)))
-        best = max(best, sum([rarity[unit] for unit in held.difference(guessed)]))
+        held = reduce(or_, [at.get((hit.session, hit.place + step), 0) for step in (-1, 0, 1)], names)
+        found = [value for unit, value in enumerate(rarity) if held >> unit & 1 and unit not in guessed]
+        best = max(best, sum(found))
     return best / (sum(rarity) or 1.0)
 
 
@@ -162,8 +168,11 @@ def expected_confidence(statistics: Statistics, *, in_pairs: bool) -> float:
     return 0.25 + 0.15 * min(1.0, max(0.0, (statistics.message_length - 30) / 120))
 
 
+_BESIDE = 3  # the turns before and after a turn that are around it
+_IN_WINDOW = 2 * _BESIDE + 1
 _FIRST = 5  # hits that confidence looks at
-_LOOKED_INTO = 20  # the best candidates, in which the distances of words are compared
+_LOOKED_INTO = 32  # the best candidates, whose text is split into words
+_COMPARED_IN_PAIRS = 20  # the best of these, in which the distances of words are compared
 _TOGETHER = 3  # at most so many words apart, two words of the question count as neighbours
 _MOST_RULES = 3  # standing rules that are shown next to the answer
 _STRATA = 4  # stretches of time over which a topic is spread
@@ -174,14 +183,20 @@ _AROUND, _ITS_SHARE = (-6, -4, -2, 2, 4, 6), 0.1
 
 
 def cover(
-    candidates: list[Candidate], statistics: Statistics, weights: Weights, started: dict[int, float], *, mine: bool
+    candidates: list[Candidate],
+    statistics: Statistics,
+    weights: Weights,
+    reader: Reader,
+    started: dict[int, float],
+    *,
+    mine: bool,
 ) -> list[Candidate]:
     """Covers a topic over time: takes the best turns of each stretch of time in turn, with the replies unless `mine`.
 
     `mine` says that the question is only about what the person said. `started` gives the time of each session. The
     candidates that are not chosen follow in their order.
     """
-    threads = _threads(candidates, _Signals(statistics, weights), pairs=not mine)
+    threads = _threads(candidates, _Signals(statistics, weights), reader, pairs=not mine)
     best = sorted(threads.values(), key=lambda thread: -thread[0])[: _POOL * (20 if mine else 10)]
     in_time = sorted(best, key=lambda thread: (started[thread[1][0].session], thread[1][0].place))
     strata = [in_time[len(in_time) * at // _STRATA : len(in_time) * (at + 1) // _STRATA] for at in range(_STRATA)]
@@ -200,19 +215,19 @@ def cover(
 
 
 def _threads(
-    candidates: list[Candidate], signals: _Signals, *, pairs: bool
+    candidates: list[Candidate], signals: _Signals, reader: Reader, *, pairs: bool
 ) -> dict[tuple[int, int], tuple[float, list[Candidate]]]:
     """Maps session and place of each turn of the person to its thread's score, and to the turn and its reply."""
     at = {(each.session, each.place): each for each in candidates}
     own: dict[tuple[int, int], tuple[float, list[Candidate]]] = {}
     for (session, place), turn in at.items():
         reply = at.get((session, place + 1))
-        if turn.spoken != "user" or not (turn.counts or (reply and reply.counts)):
+        if turn.line.role != "user" or not (turn.held or (reply and reply.held)):
             continue
-        score = signals.bm25(turn)
-        if pairs and reply and reply.spoken == "assistant":
-            own[session, place] = score + signals.bm25(turn, reply), [turn, reply]
-        elif turn.counts:
+        score = signals.counted(reader, turn)
+        if pairs and reply and reply.line.role == "assistant":
+            own[session, place] = score + signals.counted(reader, turn, reply), [turn, reply]
+        elif turn.held:
             own[session, place] = score, [turn]
     return {
         (session, place): (
@@ -223,145 +238,140 @@ def _threads(
     }
 
 
+class Sums(dict[int, float]):
+    """Maps bits to the sum of the values that they stand for, computed once."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        self._values = values
+
+    def __missing__(self, bits: int) -> float:
+        found = self[bits] = sum([value for number, value in enumerate(self._values) if bits >> number & 1])
+        return found
+
+
 class _Signals:
     def __init__(self, statistics: Statistics, weights: Weights) -> None:
         self._statistics = statistics
         self._weights = weights
-        self._total_rarity = sum(statistics.rarity) or 1.0
-        self._shares: dict[int, float] = {}
+        total = sum(statistics.rarity) or 1.0
+        self._share = Sums([value / total for value in statistics.rarity])
+        self._best_turn = 1.0
         # From 0 in a chat of short turns to 1 where messages are long.
         self._long = 1 - min(1.0, weights.short_turn / statistics.message_length)
+        # BM25 divides by one plus this, and this for each word of the text.
+        self._short = weights.saturation * (1 - weights.length)
+        self._each_word = weights.saturation * weights.length / statistics.message_length
 
-    def weigh_session(self, members: dict[int, Candidate]) -> None:
+    def measured(self, members: dict[int, Candidate]) -> list[Measured]:
         """Measures the signals of all candidates of one session, which are its members by place."""
-        weights, average, share = self._weights, self._statistics.message_length, self._share
+        weights, share, short, each_word = self._weights, self._share, 1 + self._short, self._each_word
         seen: dict[int, Seen] = dict.fromkeys((-3, -2, -1), (0, 0.0, 0))  # before the first turn there is nothing
+        turns: dict[int, float] = {}
         for place, candidate in members.items():
-            seen[place] = (candidate.held, share(candidate.held), candidate.length)
-        unknown = repeat((0, 0.0, average))
+            held, length = candidate.held, candidate.line.length
+            seen[place] = held, share[held], length
+            turns[place] = share[held] / (short + each_word * length)
         exchanges = self._exchanges(members) if self._long else {}
-        turns = {place: self._bm25(each.counts, each.length, average) for place, each in members.items()}
         best = max(turns.values())
+        unknown = repeat((0, 0.0, self._statistics.message_length))
         at = seen.get
+        found: list[Measured] = []
         for place, candidate in members.items():
-            held, own, _ = seen[place]
-            around = list(map(at, range(place - 3, place + 4), unknown))
-            both = share(held | around[2][0]) if candidate.reply else own
-            candidate.parts = {
-                "turn": turns[place],
-                "around": self._window(around),
-                "session": best,
-                "exchange": exchanges.get(place, turns[place]),
-                "coverage": (own + weights.pair * (both - own)) ** 2,
-                "phrase": candidate.phrases,
-                "answered": self._answered(candidate, members.get(place - 1)),
-            }
+            turn, line = turns[place], candidate.line
+            words, read, repeated = 0, 0.0, 0.0
+            for held, its_share, size in map(at, range(place - _BESIDE, place + _BESIDE + 1), unknown):
+                words |= held
+                repeated += its_share
+                read += size
+            # BM25 of the turns around as one text, with a little more for each of them that repeats a word.
+            once = share[words]
+            around = (once + weights.repeated * (repeated - once)) / (short + each_word * read / _IN_WINDOW)
+            before = members.get(place - 1)
+            covered = share[candidate.held]
+            if candidate.reply and before:
+                covered += weights.pair * (share[candidate.held | before.held] - covered)
+            answered = 0.0
+            # A short answer seldom repeats the words of the question that it answers.
+            if before and before.line.asks and before.line.role != line.role:
+                shared = min(1.0, weights.short_turn / (line.length + before.line.length / 2))
+                answered = seen[place - 1][1] * shared
+            found.append((candidate, turn, around, best, exchanges.get(place, turn), covered, answered))
+        return found
 
     def _exchanges(self, members: dict[int, Candidate]) -> dict[int, float]:
         """Scores each turn of the person and its reply as one text: an answer is often divided between them."""
         found: dict[int, float] = {}
         for place, turn in members.items():
-            if turn.spoken == "user" and (reply := members.get(place + 1)) and reply.spoken == "assistant":
-                found[place] = found[place + 1] = self.bm25(turn, reply)
+            if turn.line.role == "user" and (reply := members.get(place + 1)) and reply.line.role == "assistant":
+                found[place] = found[place + 1] = self.together(turn, reply)
         return found
 
-    def _answered(self, candidate: Candidate, before: Candidate | None) -> float:
-        """The share of words in the question that this turn answers: a short answer seldom repeats them."""
-        if before is None or not before.asks or before.spoken == candidate.spoken:
-            return 0.0
-        length = max(1.0, candidate.length + before.length / 2)
-        return self._share(before.held) * min(1.0, self._weights.short_turn / length)
+    def counted(self, reader: Reader, *turns: Candidate) -> float:
+        """BM25 of a turn, or of a turn and its reply as one text, with how often they contain each word."""
+        counts: Counter[int] = Counter()
+        for turn in turns:
+            counts.update({unit: count for unit, count in reader.counts(turn.line).items() if turn.held >> unit & 1})
+        norm = self._short + self._each_word * sum([turn.line.length for turn in turns]) / len(turns)
+        rarity = self._statistics.rarity
+        return sum([rarity[unit] * count / (count + norm) for unit, count in counts.items()])
 
-    def _window(self, turns: list[Seen]) -> float:
-        """Scores the words in these turns, with a little more for each turn that repeats one, by BM25's formula."""
-        average = self._statistics.message_length
-        words, length, repeated = 0, 0.0, 0.0
-        for held, share, size in turns:
-            words |= held
-            repeated += share
-            length += size
-        if not words:
-            return 0.0
-        weights = self._weights
-        once = self._share(words)
-        found = once + weights.repeated * (repeated - once)
-        return found / (
-            1 + weights.saturation * (1 - weights.length + weights.length * length / (average * len(turns)))
-        )
+    def together(self, turn: Candidate, reply: Candidate) -> float:
+        """BM25 of a turn and its reply as one text; a word that both contain counts as twice."""
+        norm, twice = self._short + self._each_word * (turn.line.length + reply.line.length) / 2, turn.held & reply.held
+        once = self._share[turn.held ^ reply.held] / (1 + norm)
+        return once + 2 * self._share[twice] / (2 + norm) if twice else once
 
-    def _share(self, held: int) -> float:
-        """The share of the query's words, by rarity, that these bits stand for."""
-        known = self._shares.get(held)
-        if known is None:
-            rarity = self._statistics.rarity
-            found = [value for unit, value in enumerate(rarity) if held >> unit & 1]
-            known = self._shares[held] = sum(found) / self._total_rarity
-        return known
-
-    def _bm25(self, counts: dict[int, int], length: float, average: float) -> float:
-        if not counts:
-            return 0.0
-        k, b = self._weights.saturation, self._weights.length
-        norm = k * (1 - b + b * length / average)
-        rarity, k = self._statistics.rarity, k + 1
-        return sum([rarity[unit] * count * k / (count + norm) for unit, count in counts.items()])
-
-    def bm25(self, turn: Candidate, reply: Candidate | None = None) -> float:
-        """BM25 of one turn, or of a turn and its reply as one text."""
-        average = self._statistics.message_length
-        if reply is None:
-            return self._bm25(turn.counts, turn.length, average)
-        counts = turn.counts
-        if reply.counts:
-            counts = counts.copy()
-            for unit, count in reply.counts.items():
-                counts[unit] = counts.get(unit, 0) + count
-        return self._bm25(counts, turn.length + reply.length, 2 * average)
-
-    def combine(self, candidates: list[Candidate]) -> None:
+    def combine(self, measured: list[Measured]) -> None:
         """Scales each signal by the best value among all candidates, weighs it, and adds up the scores."""
-        weights = self._weights
-        beside = 1 - weights.apart * self._long
-        best = {
-            name: max([candidate.parts[name] for candidate in candidates]) or 1.0
-            for name in ("turn", "around", "session", "exchange")
-        }
-        for candidate in candidates:
+        weights, long = self._weights, self._long
+        beside = 1 - weights.apart * long
+        _, *columns = zip(*measured, strict=True)
+        turn_best, around_best, session_best, exchange_best, *_ = (max(column) or 1.0 for column in columns)
+        self._best_turn = turn_best
+        by_turn, by_around = weights.turn / turn_best, weights.around * beside / around_best
+        by_session, by_exchange = weights.session * beside / session_best, weights.exchange * long / exchange_best
+        for candidate, turn, around, session, exchange, covered, answered in measured:
+            line = candidate.line
             # A long turn speaks for itself. A short one is understood through its neighbours, and a reply that the
             # question asks about through the question it answered.
-            lean = 1.0 if candidate.role == "assistant" else min(1.0, weights.short_turn / max(1.0, candidate.length))
-            parts = candidate.parts
-            parts["turn"] *= weights.turn / best["turn"]
-            parts["around"] *= weights.around * lean * beside / best["around"]
-            parts["session"] *= weights.session * beside / best["session"]
-            parts["exchange"] *= weights.exchange * self._long / best["exchange"]
-            parts["coverage"] *= weights.coverage
-            parts["phrase"] *= weights.phrase
-            parts["answered"] *= weights.answered * beside
-            parts["brief"] = weights.brief * lean
-            parts["speaker"] = weights.speaker if candidate.named else 0.0
-            parts["asks"] = weights.asks if candidate.asks else 0.0
-            parts["answers"] = weights.answers * candidate.answers
-            parts["told"] = weights.told if candidate.told else 0.0
-            parts["role"] = getattr(weights, candidate.role) if candidate.role else 0.0
-            parts["rule"] = weights.rule * candidate.rule
-            parts["date"] = weights.date * candidate.dated
-            parts["title"] = weights.title * candidate.title
+            lean = 1.0 if candidate.role == "assistant" else min(1.0, weights.short_turn / line.length)
+            candidate.parts = parts = {
+                "turn": by_turn * turn,
+                "around": by_around * lean * around,
+                "session": by_session * session,
+                "exchange": by_exchange * exchange,
+                "coverage": weights.coverage * covered**2,
+                "answered": weights.answered * beside * answered,
+                "brief": weights.brief * lean,
+                "speaker": weights.speaker if candidate.named else 0.0,
+                "asks": weights.asks if line.asks else 0.0,
+                "role": weights.user if candidate.role == "user" else 0.0,
+                "rule": 0.0,
+                "date": weights.date * candidate.dated,
+                "title": weights.title * candidate.title,
+            }
             candidate.score = sum(parts.values()) * candidate.factor
 
-    def add_pairs(self, candidates: list[Candidate], reader: Reader) -> None:
-        """Scores neighbouring words of the question that are close together in a long message.
-
-        Long messages contain many words of any question by chance; in an answer, words that belong together are close.
-        """
-        weight, rarity = self._weights.pairs * self._long / self._total_rarity, self._statistics.rarity
-        if not weight:
-            return
-        for candidate in heapq.nlargest(_LOOKED_INTO, candidates, key=lambda each: each.score):
-            if candidate.held & candidate.held >> 1:  # it contains two words that follow each other in the question
-                found = sum([min(rarity[unit], rarity[unit + 1]) for unit in reader.pairs(candidate.id)])
-                candidate.parts["pairs"] = weight * found
-                candidate.score += weight * found * candidate.factor
+    def look_into(self, candidate: Candidate, reader: Reader, *, pairs: bool) -> None:
+        """Adds what only the text of a candidate tells."""
+        weights, rarity, line = self._weights, self._statistics.rarity, candidate.line
+        total = sum(rarity) or 1.0
+        candidate.rule = reader.rule(line) if candidate.held else 0.0
+        once = self._share[candidate.held] / (1 + self._short + self._each_word * line.length)
+        often = self.counted(reader, candidate) / total - once
+        added = {
+            "often": weights.turn * often / self._best_turn,
+            "phrase": weights.phrase * reader.phrases(line),
+            "answers": weights.answers * reader.answers(line),
+            "told": weights.told if reader.told(line) else 0.0,
+            "rule": weights.rule * candidate.rule,
+        }
+        # Long messages contain many words of any question by chance; those that belong together are close in an answer.
+        if pairs and self._long and candidate.held & candidate.held >> 1:
+            found = sum([min(rarity[unit], rarity[unit + 1]) for unit in reader.close_pairs(line)])
+            added["pairs"] = weights.pairs * self._long * found / total
+        candidate.parts |= added
+        candidate.score += sum(added.values()) * candidate.factor
 
     def hold_rules_back(self, candidates: list[Candidate]) -> None:
         """Lowers rules so that a few appear next to the answer but never replace it."""
@@ -376,52 +386,76 @@ class _Signals:
                 candidate.score = min(candidate.score, max(candidate.score - candidate.parts["rule"], 0.999 * first))
 
 
-# Reads what a candidate message says about a query: which words, how often, and who speaks.
+# Reads what a candidate message says about a query: who speaks, and what its text tells beyond its words.
 
 _PREFERENCE = 0.24  # what a preference, or a rule on another topic, counts compared with a rule
-_KEPT = 300_000  # stems kept in memory, each counted once for every message that contains it
+_KEPT = 3_000_000  # characters of text kept in memory
 # Sessions that a program started, not the person; their hits count 0.7 of others.
 _SIDE_SOURCES = frozenset(("cron", "tool", "subagent"))
 
 
 class Line:
-    """What ranking needs to know about one message; kept between searches instead of its text."""
-
-    __slots__ = (
-        *("asks", "checksum", "counts", "length", "looks_back", "name", "role", "size"),
-        *("stems", "tells", "timestamp", "topic"),
-    )
+    """What ranking needs to know about one message; kept between searches."""
 
     def __init__(self, row: Row, words: Words) -> None:
         _, self.role, _, self.timestamp, content, self.name, calls, *_ = row
         self.checksum = row[-1]
-        text = readable(unpacked(content)) if content else ""
-        self.stems = list(map(intern, words.of(f"{text} {called(calls)}" if calls else text)))
-        self.counts = dict(Counter(self.stems))
-        self.length = len(self.stems)
+        self._words = words
+        self._calls = calls
+        self.text = readable(unpacked(content)) if content else ""
         self.size = len(content or "") + len(calls or "")
-        self.looks_back = only_looks_back(row)
-        self.asks = text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f")
-        self.tells = _tells(text, self.counts.keys(), self.role)
-        topic = english.RULE_TOPIC.search(text) if "rule" in self.tells else None
-        self.topic = frozenset(words.of(topic[1])) if topic else None
+        # Splitting the text into words would take twenty times as long as counting what separates them.
+        self.length = words_in(self.text) if self.text else 1
+        self.looks_back = calls is not None and only_looks_back(row)
+        self.asks = self.text.endswith(("?", "\uff1f")) or self.text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f")
 
+    @cached_property
+    def stems(self) -> list[str]:
+        """The words of the text and of its tool calls, in order."""
+        return self._words.of(f"{self.text} {called(self._calls)}" if self._calls else self.text)
 
-def _tells(text: str, stems: KeysView[str], role: str) -> frozenset[str]:
-    """The kinds of statements in a message, whatever its topic: a time, a number, a rule, a preference, an event."""
-    numbers = [stem for stem in stems if stem[0].isdigit()]
-    told = {
-        "when": not english.WHEN_STEMS.isdisjoint(stems) or any(map(english.IS_DATE.fullmatch, numbers)),
-        "how many": bool(numbers) or not english.NUMBER_STEMS.isdisjoint(stems),
-        "rule": role == "user" and english.STATES_RULE.search(text) is not None,
-        "preference": role == "user" and english.STATES_PREFERENCE.search(text) is not None,
-        "happened": role == "user" and english.TELLS_WHAT_HAPPENED.search(text) is not None,
-    }
-    return frozenset(what for what, so in told.items() if so)
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """How often the message contains each word."""
+        return Counter(self.stems)
+
+    @cached_property
+    def states_time(self) -> bool:
+        """Whether the message states a time, whatever its topic."""
+        numbers = [stem for stem in self.counts if stem[0].isdigit()]
+        return not english.WHEN_STEMS.isdisjoint(self.counts) or any(map(english.IS_DATE.fullmatch, numbers))
+
+    @cached_property
+    def states_number(self) -> bool:
+        """Whether the message states a number, whatever its topic."""
+        return not english.NUMBER_STEMS.isdisjoint(self.counts) or any(stem[0].isdigit() for stem in self.counts)
+
+    @cached_property
+    def states_rule(self) -> bool:
+        """Whether the person states a standing rule; most texts lack its words, which is much faster to see."""
+        text = self.text.lower()
+        possible = self.role == "user" and any(sign in text for sign in english.RULE_SIGNS)
+        return possible and english.STATES_RULE.search(self.text) is not None
+
+    @cached_property
+    def states_preference(self) -> bool:
+        """Whether the person states a preference."""
+        return self.role == "user" and english.STATES_PREFERENCE.search(self.text) is not None
+
+    @cached_property
+    def tells_what_happened(self) -> bool:
+        """Whether the person tells what they did or what happened to them."""
+        return self.role == "user" and english.TELLS_WHAT_HAPPENED.search(self.text) is not None
+
+    @cached_property
+    def topic(self) -> frozenset[str] | None:
+        """The words after "when I ask about" in a rule."""
+        found = english.RULE_TOPIC.search(self.text)
+        return frozenset(self._words.of(found[1])) if found else None
 
 
 class Lines:
-    """The lines of messages that searches have read, up to a bounded number of stems."""
+    """The lines of messages that searches have read, up to a bounded number of characters."""
 
     def __init__(self, words: Words) -> None:
         self.words = words
@@ -434,7 +468,7 @@ class Lines:
         missing = self.missing(ids)
         for message_id, row in rows(missing).items() if missing else ():
             line = found[message_id] = self._known[message_id] = Line(row, self.words)
-            self._size += len(line.counts)
+            self._size += line.size
         if self._size > _KEPT:
             self.forget()
         return found
@@ -442,10 +476,6 @@ class Lines:
     def missing(self, ids: Sequence[int]) -> list[int]:
         """Those of the messages whose rows must still be read."""
         return [i for i in ids if i not in self._known]
-
-    def known(self, message_id: int) -> Line | None:
-        """The line of a message if an earlier step of a search has read it."""
-        return self._known.get(message_id)
 
     def forget(self) -> None:
         """Drops all lines, because messages changed or too many lines are kept."""
@@ -461,71 +491,73 @@ class Lines:
 class Reader:
     """Extracts the features of messages with respect to one query."""
 
-    def __init__(self, query: Query, lines: Lines, spans: Sequence[Span]) -> None:
+    def __init__(self, query: Query, words: Words) -> None:
         self._query = query
-        self._lines = lines
-        self._spans = spans
+        self._words = words
         self._number = {
             stem: number for number, unit in enumerate(query.units) if not unit.prefix for stem in unit.stems
         }
-        self._stems = list(self._number.items())
         self._beginnings = [(unit.stem, number) for number, unit in enumerate(query.units) if unit.prefix]
-        self._names: dict[str, frozenset[int]] = {}
+        self._names: dict[str, int] = {}
         self._sessions: dict[int, tuple[float, float]] = {}
 
-    def candidate(self, message_id: int, line: Line, session: Session, place: int) -> Candidate:
-        """The features of one message with respect to the query; only scores are missing."""
-        query, role = self._query, line.role
-        counts = self._counts(line.counts)
+    def candidate(self, message_id: int, line: Line, session: Session, place: int, held: int | None) -> Candidate:
+        """The features of one message that need no look into its text; `held` is None if the index does not know."""
+        role = line.role
+        # A message that only calls a search tool contains what was searched for in the index of an older Hermes.
+        if held is None or line.looks_back:
+            held = self._held(line)
         title, factor = self._sessions.get(session.key) or self._of_session(session)
         dated = 0.0
-        if self._spans:
+        if self._query.times:
             moments = (line.timestamp, session.started_at)
-            dated = max([span.fit(moment) for span in self._spans for moment in moments])
+            dated = max([span.fit(moment) for span in self._query.times for moment in moments])
         return Candidate(
-            id=message_id,
-            session=session.key,
-            place=place,
-            counts=counts,
-            length=line.length,
-            held=sum([1 << number for number in counts]),
-            named=self._name(line.name) if line.name else frozenset(),
-            dated=dated,
-            title=title,
-            reply=role == "assistant" and query.about != "user",
-            asks=line.asks,
-            answers=self._answers(line.tells) if line.tells else 0.0,
-            told="happened" in line.tells and query.about == "user",
-            spoken=role,
-            role=role if role == query.about else "",
-            rule=self._rule(line) if counts and query.question else 0.0,
-            factor=factor * 0.8 if role == "tool" else factor,
+            message_id,
+            session.key,
+            place,
+            held,
+            line,
+            self._named(line.name) if line.name else 0,
+            role == "assistant" and self._query.about != "user",
+            role if role == self._query.about else "",
+            dated,
+            title,
+            factor * 0.8 if role == "tool" else factor,
         )
 
-    def _counts(self, stems: dict[str, int]) -> dict[int, int]:
+    def _held(self, line: Line) -> int:
+        return sum([1 << number for number in self.counts(line)])
+
+    def counts(self, line: Line) -> dict[int, int]:
+        """How often a message contains each of the query's words that it contains."""
         counts: dict[int, int] = {}
-        for stem, number in [pair for pair in self._stems if pair[0] in stems]:
-            counts[number] = counts.get(number, 0) + stems[stem]
+        stems = line.counts
+        for stem, number in self._number.items():
+            if stem in stems:
+                counts[number] = counts.get(number, 0) + stems[stem]
         for beginning, number in self._beginnings:
             if count := sum([often for stem, often in stems.items() if stem.startswith(beginning)]):
                 counts[number] = count
         return counts
 
-    def pairs(self, message_id: int) -> set[int]:
-        """The words of the query that occur close to the query's next word in this message."""
-        line, number = self._lines.known(message_id), self._number
-        places = [(at, number[stem]) for at, stem in enumerate(line.stems) if stem in number] if line else []
+    def close_pairs(self, line: Line) -> set[int]:
+        """The words of the query that occur close to the query's next word in a message."""
+        number = self._number
+        places = [(at, number[stem]) for at, stem in enumerate(line.stems) if stem in number]
         return {
             min(one, other)
             for (at, one), (then, other) in pairwise(places)
             if abs(one - other) == 1 and then - at <= _TOGETHER
         }
 
-    def phrases(self, row: Row) -> float:
+    def phrases(self, line: Line) -> float:
         """The share of the question's quoted phrases that a message contains."""
-        line = f" {' '.join(self._lines.words.of(readable(unpacked(row[4]))))} " if row[4] else ""
         phrases = self._query.phrases
-        return sum(f" {' '.join(phrase)} " in line for phrase in phrases) / len(phrases)
+        if not phrases or self._query.explicit is not None:
+            return 0.0
+        text = f" {' '.join(line.stems)} "
+        return sum(f" {' '.join(phrase)} " in text for phrase in phrases) / len(phrases)
 
     def passes(self, row: Row) -> bool:
         """Whether a message passes the test of explicit syntax: words in order, prefixes, and nothing excluded."""
@@ -533,43 +565,47 @@ class Reader:
         assert explicit is not None  # noqa: S101 - nothing else is tested
         content, name, calls = row[4:7]
         text = f"{readable(unpacked(content)) if content else ''} {called(calls)}"
-        tokens = self._lines.words.of(f"{name}: {text}" if name else text)
+        tokens = self._words.of(f"{name}: {text}" if name else text)
         return explicit.passes(" ".join(["", *tokens, ""]), text.lower())
 
-    def _name(self, name: str) -> frozenset[int]:
+    def _bits(self, text: str) -> int:
+        return reduce(or_, [1 << self._number[token] for token in self._words.of(text) if token in self._number], 0)
+
+    def _named(self, name: str) -> int:
         known = self._names.get(name)
         if known is None:
-            tokens = self._lines.words.of(name)
-            known = self._names[name] = frozenset(self._number[token] for token in tokens if token in self._number)
+            known = self._names[name] = self._bits(name)
         return known
 
     def _of_session(self, session: Session) -> tuple[float, float]:
         """The share of the query's words in the title, and the factor for hits in sessions from this source."""
-        tokens = self._lines.words.of(session.title) if session.title else []
-        held = len({self._number[token] for token in tokens if token in self._number})
+        held = self._bits(session.title).bit_count() if session.title else 0
         factor = 0.7 if session.source in _SIDE_SOURCES else 1.0
         known = self._sessions[session.key] = (held / max(1, len(self._query.units)), factor)
         return known
 
-    def _answers(self, tells: frozenset[str]) -> float:
-        if self._query.asks_when and "when" in tells:
-            return 1.0
-        return 0.4 if self._query.asks_how_many and "how many" in tells else 0.0
+    def told(self, line: Line) -> bool:
+        """Whether the person tells what happened to them, and the question is about the person."""
+        return self._query.about == "user" and line.tells_what_happened
 
-    def _rule(self, line: Line) -> float:
+    def answers(self, line: Line) -> float:
+        """Whether a message states a time or a number, if the question wants one."""
+        if self._query.asks_when and line.states_time:
+            return 1.0
+        return 0.4 if self._query.asks_how_many and line.states_number else 0.0
+
+    def rule(self, line: Line) -> float:
         """A standing rule belongs to every question on its topic, a preference to a wish for help."""
-        if "rule" in line.tells:
+        if not self._query.question:
+            return 0.0
+        if line.states_rule:
             return 1.0 if line.topic is None or not line.topic.isdisjoint(self._number) else _PREFERENCE
-        return _PREFERENCE if self._query.wants_help and "preference" in line.tells else 0.0
+        return _PREFERENCE if self._query.wants_help and line.states_preference else 0.0
 
 
 def without_speakers(candidates: list[Candidate], units: int) -> None:
-    """Removes speakers' names from the counts: who speaks is a signal of its own, and "Hi Ann" is said by the other."""
-    names = frozenset().union(*(candidate.named for candidate in candidates))
-    if not names or len(names) >= units:
-        return
-    said = ~sum(1 << name for name in names)
-    for candidate in candidates:
-        if not names.isdisjoint(candidate.counts):
-            candidate.counts = {unit: count for unit, count in candidate.counts.items() if unit not in names}
-            candidate.held &= said
+    """Removes speakers' names from the words: who speaks is a signal of its own, and "Hi Ann" is said by the other."""
+    names = reduce(or_, [candidate.named for candidate in candidates], 0)
+    if names and names.bit_count() < units:
+        for candidate in candidates:
+            candidate.held &= ~names

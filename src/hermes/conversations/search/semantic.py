@@ -279,7 +279,7 @@ class Vectors:
         np = self._numpy
         rows = np.asarray(rows, dtype=np.float32)
         largest = np.abs(rows).max(axis=1, keepdims=True)
-        return np.rint(rows * (127 / np.where(largest > 0, largest, 1))).astype(np.int8)
+        return np.rint(127 * (rows / np.where(largest > 0, largest, 1))).astype(np.int8)
 
     def _read_newer(self) -> None:
         newer = self._rows.newer(self._seen, self._oldest) if self._seen else []
@@ -456,7 +456,7 @@ def fuse(candidates: list[Candidate], nearness: Nearness) -> list[Candidate]:
     """
     lengths: dict[int, list[int]] = defaultdict(list)
     for candidate in candidates:
-        lengths[candidate.session].append(candidate.length)
+        lengths[candidate.session].append(candidate.line.length)
     for candidate in candidates:
         turns = lengths[candidate.session]
         long = 0.5 if nearness.sentences else 1 - min(1.0, _SHORT_TURN * len(turns) / max(1, sum(turns)))

@@ -108,7 +108,7 @@ class FullText:
 
     def lengths(self, message_ids: Sequence[int]) -> dict[int, int]:
         rows = self._database.rows(_LENGTHS, (apsw.carray(array("q", message_ids)),)) if message_ids else []
-        return {message_id: varint(size, 0)[0] for message_id, size in rows}
+        return {message_id: size[0] if len(size) == 1 else varint(size, 0)[0] for message_id, size in rows}
 
     def in_order(self, said: str, tools: str, *, oldest: bool, first: int, most: int) -> Iterator[list[int]]:
         order = "ASC" if oldest else "DESC"
