@@ -56,25 +56,6 @@ class TestRetainDB(ServiceScenarios):
         assert call(manager, "retaindb_forget", memory_id="r1")["result"] == "forgotten"
         assert "404" in call(manager, "retaindb_forget", memory_id="r1")["error"]
 
-    @pytest.mark.proves("retaindb.files")
-    def test_files_are_uploaded_read_and_deleted(
-        self, manager: MemoryManager, service: Any, tmp_path: Path, home: Path
-    ) -> None:
-        notes = tmp_path / "notes.txt"
-        notes.write_text("about parrots", encoding="utf-8")
-        done = call(manager, "retaindb_upload_file", local_path=str(notes), ingest=True)
-        assert done == {"file": {"id": "f1", "path": "/notes.txt"}, "ingested": True}
-        assert b"about parrots" in service.files["f1"]["content"]
-        assert call(manager, "retaindb_list_files")["count"] == 1
-        assert call(manager, "retaindb_read_file", file_id="f1")["content"] == "plain text of the file"
-        assert call(manager, "retaindb_ingest_file", file_id="f1")["result"] == "ingested"
-        assert call(manager, "retaindb_delete_file", file_id="f1")["result"] == "deleted"
-        secret = tmp_path / "token.txt"
-        secret.write_text("ghp_" + "a1B2c3D4e5F6g7H8i9J0" * 2, encoding="utf-8")
-        for path, said in ((home / ".env", "private"), (secret, "secret"), (tmp_path / "none", "there is no file")):
-            assert said in call(manager, "retaindb_upload_file", local_path=str(path))["error"]
-        assert service.files == {}
-
 
 class TestContract(ServiceContract):
     scenarios = TestRetainDB
@@ -95,19 +76,13 @@ def test_the_older_paths_are_used_where_the_newer_are_missing(home: Path) -> Non
 
 
 @pytest.mark.proves("retaindb.setup")
-def test_the_local_edition_needs_no_key_and_bad_arguments_are_said_to_be(home: Path, tmp_path: Path) -> None:
+def test_the_local_edition_needs_no_key_and_an_outage_is_said_to_be_one(home: Path) -> None:
     home.mkdir()
     provider = load_provider("retaindb", str(home))
     assert not provider.is_available()  # the cloud needs one
     provider.save_config({"base_url": "http://127.0.0.1:1"}, str(home))
     assert provider.is_available()
     provider.initialize("s1", hermes_home=str(home))
-    plain = tmp_path / "notes.txt"
-    plain.write_text("about parrots", encoding="utf-8")
-    upload = {"local_path": str(plain), "scope": "WORLD"}
-    assert "scope must be one of" in provider.handle_tool_call("retaindb_upload_file", upload)
-    nowhere = {"local_path": str(tmp_path / "none" / "notes.txt")}
-    assert "there is no file" in provider.handle_tool_call("retaindb_upload_file", nowhere)
     assert "cannot be reached" in provider.handle_tool_call("retaindb_forget", {"memory_id": "r1"})
     assert provider.prefetch("  ") == ""
 

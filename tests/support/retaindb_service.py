@@ -22,15 +22,12 @@ class RetainDBService(WireService):
         super().__init__()
         self.older = older
         self.memories: dict[str, dict[str, Any]] = {}
-        self.files: dict[str, dict[str, Any]] = {}
         self.ingested: set[str] = set()
 
     def answer(self, asked: Asked) -> tuple[int, Any]:
         keys = (asked.headers.get("authorization"), asked.headers.get("x-api-key"), asked.headers.get("x-sdk-runtime"))
         if keys != (f"Bearer {KEY}", KEY, "hermes-plugin"):
             raise Wrong(f"the headers are {keys}")
-        if asked.path.startswith("/v1/files"):
-            return self._file(asked)
         one = re.fullmatch(r"/v1/(memory|memories)(?:/(r[0-9]+))?", asked.path)
         wrong_age = one and asked.method in ("POST", "DELETE") and (one[1] == "memories") != self.older
         if wrong_age or (self.older and asked.path.startswith("/v1/memory/profile/")):
@@ -67,31 +64,6 @@ class RetainDBService(WireService):
             raise Wrong("there is no such path")
         person = unquote(user[1]) if user else asked.query["user_id"]
         return 200, {"memories": self._of({"project": asked.query["project"], "user_id": person})}
-
-    def _file(self, asked: Asked) -> tuple[int, Any]:
-        found = re.fullmatch("/v1/files(?:/(f[0-9]+)(/content|/ingest)?)?", asked.path)
-        if found is None:
-            raise Wrong("there is no such path")
-        match (asked.method, found[1], found[2]):
-            case ("POST", None, None):
-                file = {"id": f"f{len(self.files) + 1}", "path": "/notes.txt"}
-                if not all(part in asked.raw for part in (b'name="file"', b'name="path"', b'name="scope"')):
-                    raise Wrong("an upload has the parts file, path and scope")
-                self.files[str(file["id"])] = {**file, "content": asked.raw}
-                return 201, {"file": file}
-            case ("GET", None, None):
-                return 200, {"files": [{"id": key} for key in self.files]}
-            case ("GET", file_id, None):
-                return 200, {"file": {"id": file_id, "path": "/notes.txt"}}
-            case ("GET", _, "/content"):
-                return 200, b"plain text of the file"
-            case ("POST", _, "/ingest"):
-                fits(asked.body, {"user_id": str, "agent_id": str})
-                return 200, {"ok": True}
-            case ("DELETE", file_id, None):
-                self.files.pop(str(file_id))
-                return 204, None
-        raise Wrong("there is no such call")
 
     def _store(self, body: dict[str, Any], content: str) -> dict[str, Any]:
         memory_id = f"r{len(self.memories) + 1}"

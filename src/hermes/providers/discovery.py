@@ -40,7 +40,7 @@ BUNDLED = {
     "mem0": "facts extracted and found by meaning (cloud, self-hosted or in this process)",
     "hindsight": "a graph of facts, with reflection (cloud or self-hosted)",
     "holographic": "facts with trust and entities in a local file; no network",
-    "retaindb": "hybrid search, profiles and files (cloud or local)",
+    "retaindb": "hybrid search and profiles (cloud or local)",
     "byterover": "a tree of Markdown notes kept by the brv program (local)",
     "supermemory": "semantic recall and profiles (cloud)",
 }

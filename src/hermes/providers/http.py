@@ -77,19 +77,16 @@ class Remote:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
         expect: Shape = dict,
-        files: Any = None,
         otherwise: Any = _NO_ANSWER,
     ) -> Any:
         """Makes one call and returns the decoded answer, or raises a `ProviderError` that says whether waiting helps.
 
-        `expect` is the shape of the JSON (see `misfit`). None accepts any answer except HTML, even an empty one; str
-        returns the text. `otherwise` is returned if the service answers "not found".
+        `expect` is the shape of the JSON (see `misfit`). None accepts any answer except HTML, even an empty one.
+        `otherwise` is returned if the service answers "not found".
         """
         sent = {**self._headers, **(headers or {})}
         arguments: dict[str, Any] = {"headers": sent, "params": _sendable(params)}
-        if files is not None:
-            arguments["files"] = files
-        elif body is not None:
+        if body is not None:
             arguments["content"] = json.dumps(body, ensure_ascii=False).encode("utf-8", "backslashreplace")
             sent.setdefault("Content-Type", "application/json")
         seconds = timeout or self._timeout
@@ -148,8 +145,6 @@ class Remote:
         return ProviderError(f"{answered} (the request was refused)", kind="refused", status=status)
 
     def _decoded(self, answer: httpx.Response, data: bytes, expect: Shape) -> Any:
-        if expect is str:
-            return data.decode("utf-8", "replace")
         if expect is None and not data.strip():
             return None
         try:

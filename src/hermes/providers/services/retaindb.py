@@ -1,4 +1,4 @@
-"""`retaindb`: hybrid search over turns, memories and files; in its cloud or its local edition."""
+"""`retaindb`: hybrid search over turns and memories; in its cloud or its local edition."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from hermes.base.errors import ProviderError
 from hermes.providers.config import described
 from hermes.providers.http import Remote
 from hermes.providers.service import (
@@ -20,15 +19,13 @@ from hermes.providers.service import (
     question,
     text_of,
 )
-from hermes.safety.secrets import find_secrets
-from hermes.storage.files import Folder
 
 if TYPE_CHECKING:
     from hermes.providers.service import Entry, Turn
 
 CLOUD = "https://api.retaindb.com"
 _HEAVY = frozenset({"embedding", "embeddings", "vector", "vectors"})
-_QUICK, _INGEST, _FILE, _INGEST_FILE = 5.0, 15.0, 30.0, 60.0  # seconds
+_QUICK, _INGEST = 5.0, 15.0  # seconds
 _RECALL_SECONDS = 3.0  # as long as a turn waits
 _LISTED = 200
 _CONTEXT_TOKENS = 1200
@@ -59,9 +56,6 @@ def _once(key: str) -> dict[str, str]:
 
 
 TYPES = ("factual", "preference", "goal", "instruction", "event", "opinion")
-SCOPES = ("USER", "PROJECT", "ORG")
-_LARGEST_FILE = 20 << 20  # bytes
-_LONGEST_TEXT = 32_000  # characters of a file that a model reads
 _MIRRORS = 20  # hits among which a mirrored entry is looked for
 _PLAIN = ("id", "content", "memory_type", "score", "importance", "created_at")
 
@@ -142,66 +136,7 @@ class RetainDBProvider(ServiceProvider[Remote]):
         self._drop(memory_id)
         return {"result": "forgotten", "memory_id": memory_id}
 
-    def retaindb_upload_file(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Uploads a file that is neither private nor contains a secret, and has it indexed if asked."""
-        path = os.path.abspath(os.path.expanduser(text_of(args, "local_path")))
-        name, scope = os.path.basename(path), one_of(args, "scope", SCOPES, "PROJECT")
-        # The other fields are parts without a file name.
-        parts = {
-            "file": (name, self._readable(path)),
-            "path": (None, str(args.get("remote_path") or f"/{name}")),
-            "scope": (None, scope),
-        }
-        sent = self._opened().post("/v1/files", files=parts, timeout=_FILE, expect={"file": {"id": (str, int)}})
-        if args.get("ingest"):
-            self._ingest(str(sent["file"]["id"]))
-        return {"file": sent["file"], "ingested": bool(args.get("ingest"))}
-
-    def retaindb_list_files(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Lists uploaded files, also those below one path."""
-        params = {"prefix": str(args.get("prefix") or "") or None, "limit": count_of(args, "limit", 50, 200)}
-        files = self._opened().get("/v1/files", params=params, expect={"files": [dict]})["files"]
-        return {"files": files, "count": len(files)}
-
-    def retaindb_read_file(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Returns the beginning of an uploaded file as text."""
-        api, path = self._opened(), _file(text_of(args, "file_id"))
-        about = api.get(path, timeout=_FILE)
-        content = api.get(f"{path}/content", timeout=_FILE, expect=str)
-        cut = len(content) > _LONGEST_TEXT
-        return {"file": about.get("file") or about, "content": content[:_LONGEST_TEXT], "truncated": cut}
-
-    def retaindb_ingest_file(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Has the service make memories of an uploaded file."""
-        file_id = text_of(args, "file_id")
-        self._ingest(file_id)
-        return {"result": "ingested", "file_id": file_id}
-
-    def retaindb_delete_file(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Deletes an uploaded file."""
-        file_id = text_of(args, "file_id")
-        self._opened().delete(_file(file_id), timeout=_FILE)
-        return {"result": "deleted", "file_id": file_id}
-
     # --- how --------------------------------------------------------------------------------------------------------
-
-    def _readable(self, path: str) -> bytes:
-        """The contents of a file that may be uploaded: not in our home, not hidden, without secrets."""
-        real = os.path.realpath(path)
-        hidden = any(part.startswith(".") for part in real.split(os.sep))
-        if hidden or real.startswith(os.path.realpath(self._home) + os.sep):
-            said = f"{path} is a private file and is not uploaded; copy what you need elsewhere first"
-            raise ProviderError(said, kind="refused")
-        folder = Folder.open(os.path.dirname(real))
-        data = None
-        if folder is not None:
-            with folder:
-                data = folder.read(os.path.basename(real), at_most=_LARGEST_FILE)
-        if data is None:
-            raise ProviderError(f"there is no file {path}", kind="missing")
-        if found := find_secrets(data.decode("utf-8", "ignore")):
-            raise ProviderError(f"{path} holds a secret ({found[0].kind}) and is not uploaded", kind="refused")
-        return data
 
     def _saying(self, content: str) -> list[str]:
         """The ids of memories with exactly this text."""
@@ -234,10 +169,6 @@ class RetainDBProvider(ServiceProvider[Remote]):
     def _drop(self, memory_id: str) -> None:
         self._either("DELETE", f"/{quote(memory_id, safe='')}", timeout=_QUICK, expect=None)
 
-    def _ingest(self, file_id: str) -> None:
-        body = {"user_id": self._user, "agent_id": self._identity}
-        self._opened().post(f"{_file(file_id)}/ingest", body, timeout=_INGEST_FILE)
-
     def _either(self, method: str, rest: str, body: Any = None, **more: Any) -> Any:
         """Calls the newer path, or the older one if the server does not know it."""
         api = self._opened()
@@ -246,10 +177,6 @@ class RetainDBProvider(ServiceProvider[Remote]):
 
     def _whose(self, session_id: str) -> dict[str, Any]:
         return {"project": self._project, "user_id": self._user, "session_id": session_id}
-
-
-def _file(file_id: str) -> str:
-    return f"/v1/files/{quote(file_id, safe='')}"
 
 
 def _overlay(found: dict[str, Any]) -> str:
