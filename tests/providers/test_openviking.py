@@ -155,25 +155,17 @@ class TestOpenViking(ServiceScenarios):
             each.sync_turn(FACT, ANSWER, session_id="s1", idempotency_key=KEY_2)
         assert len(service.sessions["owner/s1"]) == 4
 
-    @pytest.mark.proves("openviking.budget", "openviking.blurbs")
-    @pytest.mark.parametrize("budgeted", [True, False])
-    def test_the_budgeted_search_is_used_where_there_is_one_and_blurbs_never_show(
-        self, home: Path, *, budgeted: bool
-    ) -> None:
-        with OpenVikingService(budgeted=budgeted) as service:
-            provider = opened(service, home, recall_max_injected_chars=2000)
-            provider.on_memory_write("add", "user", FACT, {})
-            for _ in range(2):
-                found = provider.prefetch("where are the parrots?", session_id="s1")
-                assert found.startswith(
-                    "## OpenViking Memory\n- [preferences] Ada keeps green parrots in Lisbon. (viking"
-                )
-                assert "Stores what" not in found
-            asked = [each for each in service.asked if "/search/" in each.path]
-            modes = [each.body.get("mode") for each in asked]
-            assert modes == (["context"] * 2 if budgeted else ["context", None, None])
-            assert asked[0].body["max_tokens"] == 500
-            assert all(each.body["target_uri"] == f"{MINE}/" for each in asked)
+    @pytest.mark.proves("openviking.blurbs")
+    def test_recall_reads_the_best_memories_and_shows_no_blurbs(self, service: Any, home: Path) -> None:
+        provider = opened(service, home, recall_max_injected_chars=2000)
+        provider.on_memory_write("add", "user", FACT, {})
+        found = provider.prefetch("where are the parrots?", session_id="s1")
+        assert found.startswith("## OpenViking Memory\n- [preferences] Ada keeps green parrots in Lisbon. (viking")
+        assert "Stores what" not in found
+        [asked] = [each for each in service.asked if "/search/" in each.path]
+        assert asked.body["target_uri"] == f"{MINE}/"
+        for setting in ({"recall_score_threshold": 0.7}, {"recall_max_injected_chars": 100}):
+            assert len(opened(service, home, **setting).prefetch("where are the parrots?")) <= 100
 
     @pytest.mark.proves("openviking.tools")
     @pytest.mark.parametrize(

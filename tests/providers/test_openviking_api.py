@@ -28,24 +28,18 @@ def client(service: WireService) -> OpenViking:
     return OpenViking(service.url, "", account="default", user="ada", agent="hermes", recall_seconds=5.0)
 
 
-def context(api: OpenViking) -> object:
-    return api.context("parrots", "s1", 500, limit=5, scope="")
-
-
-@pytest.mark.proves("openviking.budget")
+@pytest.mark.proves("openviking.tools")
 @pytest.mark.parametrize(
     ("content", "kind", "said"),
     [
-        ({"result": {"memories": []}}, "refused", "no budgeted search"),
-        ({"memories": []}, "refused", "no budgeted search"),
-        ({"result": {"surprise": 1}}, "malformed", "has no entries"),
-        ({"status": "error", "error": {"message": "no such mode"}}, "refused", "no such mode"),
-        ({"status": "error", "error": "no such mode"}, "refused", "no such mode"),
+        ({"result": {"surprise": 1}}, "malformed", "without results"),
+        ({"status": "error", "error": {"message": "no such search"}}, "refused", "no such search"),
+        ({"status": "error", "error": "no such search"}, "refused", "no such search"),
     ],
 )
-def test_a_server_of_another_version_is_understood(content: Any, kind: str, said: str) -> None:
+def test_an_answer_that_is_an_error_or_none_says_so(content: Any, kind: str, said: str) -> None:
     with Answers(200, content) as service, pytest.raises(ProviderError, match=said) as caught:
-        context(client(service))
+        client(service).find("parrots", limit=5)
     assert caught.value.kind == kind
 
 

@@ -7,7 +7,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "openviking.failed": ("a failed commit is told, and the session is committed again", "product"),
     "openviking.left": ("a session that was left without an end is committed later", "product"),
     "openviking.once": ("a turn whose answer was lost is not stored twice, also after a restart", "product"),
-    "openviking.budget": ("the server's budgeted search is used where it has one", "product"),
     "openviking.blurbs": ("the server's own words about folders are never recalled", "product"),
     "openviking.people": ("nobody reads another's tree, also where the server would show it", "product"),
     "openviking.setup": ("OpenViking's own file can be used instead of answers", "product"),

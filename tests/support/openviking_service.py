@@ -12,16 +12,14 @@ if TYPE_CHECKING:
     from wire_server import Asked
 
 _TOOL = {"type": str, "tool_id": str, "tool_name": str, "tool_input": dict, "tool_status": str}
-_CONTEXT = {"query": str, "session_id": str, "mode": str, "max_tokens": int, "query_expansion": str, "limit": int}
 _FOLDER = "Stores what the person said about parrots and everything else."
 
 
 class OpenVikingService(WireService):
     """It trusts the headers and, as the real one does then, finds everybody's memories unless a scope is named."""
 
-    def __init__(self, *, budgeted: bool = True) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.budgeted = budgeted
         self.files: dict[str, str] = {}
         self.sessions: dict[str, list[dict[str, Any]]] = {}
         self.committed: list[str] = []
@@ -140,13 +138,6 @@ class OpenVikingService(WireService):
         return task
 
     def _search(self, asked: Asked) -> tuple[int, Any]:
-        if (asked.body or {}).get("mode") == "context":
-            if not self.budgeted:
-                return 422, "extra inputs are not permitted: mode"
-            body = fits(asked.body, _CONTEXT, {"target_uri": str})
-            blurb = {"uri": "viking://user/owner/memories", "text": _FOLDER, "score": 0.9, "detail": "overview"}
-            entries = [{"uri": uri, "text": text, "score": 0.6} for uri, text in self._found(body)]
-            return 200, {"entries": [blurb, *entries][: body["limit"]], "rendered": ""}
         wanted = {"query": str, "limit": int, "score_threshold": (int, float)}
         body = fits(asked.body, wanted, {"target_uri": str, "session_id": str})
         memories = [{"uri": uri, "score": 0.6, "abstract": text, "level": 2} for uri, text in self._found(body)]

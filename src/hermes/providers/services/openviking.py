@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 _SLOW = 30.0  # seconds, where nobody waits
 _MEMORIES = {"memories?": [{"uri": str}], "resources?": [{"uri": str}], "skills?": [{"uri": str}]}
-_ENTRIES = {"entries": [{"uri": str, "text": str}]}
 _BATCH = 100  # messages in one request
 
 
@@ -96,19 +95,6 @@ class OpenViking:
         return str(found["status"]), str(found.get("error") or "")
 
     # --- recall -------------------------------------------------------------------------------------------------------
-
-    def context(self, query: str, session: str, max_tokens: int, *, limit: int, scope: str) -> list[dict[str, Any]]:
-        """What matches a query within a budget; a server without this search refuses or answers in another form.
-
-        `purpose` is not sent: with one, the server leaves out kinds of memories.
-        """
-        wanted = {"mode": "context", "max_tokens": max_tokens, "query_expansion": "off", "limit": limit}
-        where = {"target_uri": scope} if scope else {}
-        body = {"query": query, "session_id": session, **wanted, **where}
-        found = self._call("POST", "search/search", body, shape=dict, hurry=True)
-        if "entries" not in found and not misfit(_MEMORIES, found) and found.keys() & {"memories", "resources"}:
-            raise ProviderError("openviking has no budgeted search", kind="refused", status=422)
-        return list(_fitting(found, _ENTRIES)["entries"])
 
     def find(
         self, query: str, *, limit: int, scope: str = "", session: str = "", hurry: bool = False
@@ -253,7 +239,6 @@ _CAPS = {"abstract": 1_200, "overview": 4_000, "full": 8_000}  # characters that
 _CAP_TOGETHER = 2_500  # of each of several addresses
 _MOST_READ, _MOST_SHOWN = 3, 50
 _SHORTEST_QUERY = 5
-_CHARACTERS_PER_TOKEN = 4  # on average, in English
 _BLURBS = (".abstract.md", ".overview.md")  # summaries that the server writes into each folder
 _RESOURCES = ("http://", "https://", "git@", "ssh://")
 
@@ -268,7 +253,6 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
     def __init__(self) -> None:
         super().__init__()
         self._sent = SendOnce()
-        self._budgeted = True
         self._others_finished = False
 
     def _configured(self, hermes_home: str) -> dict[str, Any]:
@@ -301,13 +285,8 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         if len(query) < _SHORTEST_QUERY:
             return ""
         self._user()
-        hits = self._budgeted_hits(query, session_id or self._session_id) if self._budgeted else None
-        found = hits if hits is not None else self._plain_hits(query)
-        least = float(self._config["recall_score_threshold"])
-        kept = [hit for hit in found if self._is_worth(str(hit["uri"])) and float(hit.get("score") or 0) >= least]
-        most = count_of(self._config, "recall_limit", 6, 100)
         longest = count_of(self._config, "recall_max_injected_chars", 4000, 50_000)
-        lines = (f"[{_category(str(hit['uri']))}] {hit['text']} ({hit['uri']})" for hit in kept[:most])
+        lines = (f"[{_category(str(hit['uri']))}] {hit['text']} ({hit['uri']})" for hit in self._hits(query))
         return bullets("## OpenViking Memory", lines)[:longest]
 
     def _store_turn(self, turn: Turn) -> None:
@@ -441,28 +420,14 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
 
     # --- how: recall ------------------------------------------------------------------------------------------------
 
-    def _budgeted_hits(self, query: str, session: str) -> list[dict[str, Any]] | None:
-        """Hits of the budgeted search; None if the server has none, and from then on."""
-        tokens = max(count_of(self._config, "recall_max_injected_chars", 4000, 50_000) // _CHARACTERS_PER_TOKEN, 64)
-        try:
-            # Twice as many, because some hits are the server's summaries of folders.
-            limit = 2 * count_of(self._config, "recall_limit", 6, 100)
-            name = self._viking_session(session)
-            return self._opened().context(query, name, tokens, limit=limit, scope=self._scope())
-        except ProviderError as error:
-            if error.kind not in ("refused", "missing"):
-                raise
-            self._budgeted = False
-            return None
-
-    def _plain_hits(self, query: str) -> list[dict[str, Any]]:
-        api = self._opened()
+    def _hits(self, query: str) -> list[dict[str, Any]]:
+        api, most = self._opened(), count_of(self._config, "recall_limit", 6, 100)
         # More than needed, because summaries of folders and other people's hits are left out below.
-        wanted = max(4 * count_of(self._config, "recall_limit", 6, 100), 20)
-        found = api.find(query, limit=wanted, scope=self._scope(), hurry=True)
+        scope = "" if self._config["recall_resources"] else self._memories()
+        found = api.find(query, limit=max(4 * most, 20), scope=scope, hurry=True)
         kinds = ("memories", "resources") if self._config["recall_resources"] else ("memories",)
-        hits = [hit for kind in kinds for hit in found.get(kind) or () if self._is_worth(str(hit["uri"]))]
-        hits.sort(key=lambda hit: -float(hit.get("score") or 0))
+        hits = [hit for kind in kinds for hit in found.get(kind) or () if self._is_worth(hit)]
+        hits = sorted(hits, key=lambda hit: -float(hit.get("score") or 0))[:most]
         whole = 0 if self._config["recall_prefer_abstract"] else int(self._config["recall_full_read_limit"])
         cap = _CAPS["abstract"]
         texts = [
@@ -471,14 +436,12 @@ class OpenVikingProvider(ServiceProvider[OpenViking]):
         ]
         return [{**hit, "text": text} for hit, text in zip(hits, texts, strict=True) if text.strip()]
 
-    def _is_worth(self, uri: str) -> bool:
-        """Whether this is a memory of this person, and not the server's summary of a folder."""
-        if uri.endswith(_BLURBS) or not uri.endswith(".md"):
+    def _is_worth(self, hit: dict[str, Any]) -> bool:
+        """Whether this is a memory of this person that fits well enough, and not the server's summary of a folder."""
+        uri, least = str(hit["uri"]), float(self._config["recall_score_threshold"])
+        if uri.endswith(_BLURBS) or not uri.endswith(".md") or float(hit.get("score") or 0) < least:
             return False
         return uri.startswith(self._memories()) or (bool(self._config["recall_resources"]) and self._is_mine(uri))
-
-    def _scope(self) -> str:
-        return "" if self._config["recall_resources"] else self._memories()
 
     def _memories(self) -> str:
         return f"viking://user/{self._user()}/memories/"
