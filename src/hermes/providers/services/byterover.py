@@ -294,8 +294,6 @@ class ByteRoverProvider(ServiceProvider[Brv]):
     def __init__(self) -> None:
         super().__init__()
         self._tree = Tree("")
-        self._before: dict[str, int] | None = None
-        self._curated = self._empty = 0
 
     def is_available(self) -> bool:
         try:
@@ -402,11 +400,9 @@ class ByteRoverProvider(ServiceProvider[Brv]):
         return {"result": "noted", "stored": True, "notes": sorted(map(os.path.basename, changed))}
 
     def brv_status(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Lists notes, and counts the calls that changed none."""
-        self._count_empty()
+        """Lists notes."""
         notes = self._tree.notes()
-        counts = {"curated": self._curated, "of_which_changed_nothing": self._empty}
-        return {"status": self.check_connection(), **counts, "notes": notes[:_SHOWN], "total": len(notes)}
+        return {"status": self.check_connection(), "notes": notes[:_SHOWN], "total": len(notes)}
 
     def brv_forget(self, args: dict[str, Any]) -> dict[str, Any]:
         """Deletes one note by its name."""
@@ -421,16 +417,7 @@ class ByteRoverProvider(ServiceProvider[Brv]):
         return "" if any(words in found for words in _NOTHING) else found[:_LONGEST_ANSWER]
 
     def _note(self, text: str, seconds: float = _CURATE_SECONDS) -> None:
-        self._count_empty()
-        self._before = self._tree.state()
         self._opened().call("brv-curate", {"context": text, "cwd": self._tree.folder}, seconds)
-        self._curated += 1
-
-    def _count_empty(self) -> None:
-        """Counts calls that changed no note: brv reports success even then."""
-        if self._before is not None and self._curated:
-            self._empty += self._before == self._tree.state()
-            self._before = None
 
 
 def remove_history(folder: str) -> str:
