@@ -307,7 +307,6 @@ class Importer(_Import):
         *,
         source: str = "import",
         title: str | None = None,
-        on_problem: Callable[[int, str], None] | None = None,
         on_bytes: Callable[[int], None] | None = None,
         renumbered: Renumbered | None = None,
     ) -> None:
@@ -316,7 +315,7 @@ class Importer(_Import):
         self._ids = _Ids(renumbered)
         self._source = source
         self._title = title
-        self._on_problem = on_problem
+        self.bad_lines: list[dict[str, Any]] = []  # the first ones, with their numbers
         self._open: _Receiver | None = None
         self._seen: dict[str, int] = {}
         self._refused: set[str] = set()
@@ -348,8 +347,8 @@ class Importer(_Import):
             yield
         except BadLine as bad:
             self._problem(f"line {number}: {bad}")
-            if self._on_problem is not None and self.result.bad <= _REPORTED:
-                self._on_problem(number, str(bad))
+            if self.result.bad <= _REPORTED:
+                self.bad_lines.append({"line": number, "problem": str(bad)})
 
     def _line(self, number: int, line: bytes | None) -> None:
         record = _parsed(line)

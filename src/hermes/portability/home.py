@@ -14,7 +14,7 @@ import os
 import stat
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import apsw
@@ -658,18 +658,16 @@ def list_backups(home: str) -> list[Backup]:
         if not name.removesuffix(ENCRYPTED).endswith(_SUFFIX):
             continue
         path = os.path.join(folder, name)
-        status, why, problem = os.stat(path), "", ""
-        try:
-            if is_encrypted(path):
-                why = "encrypted"  # nothing else is known without its key
-            else:
+        status, closed = os.stat(path), is_encrypted(path)  # nothing else is known without its key
+        why = "encrypted" if closed else ""
+        backup = Backup(path=path, made_at=status.st_mtime, bytes=status.st_size, files=0, why=why)
+        if not closed:
+            try:
                 with ArchiveReader.open(path) as reader:
-                    found.append(_described(path, _checked(reader), len(reader.entries)))
-                continue
-        except HermesError as error:
-            problem = str(error)
-        made, size = status.st_mtime, status.st_size
-        found.append(Backup(path=path, made_at=made, bytes=size, files=0, why=why, problem=problem))
+                    backup = _described(path, _checked(reader), len(reader.entries))
+            except HermesError as error:
+                backup = replace(backup, problem=str(error))
+        found.append(backup)
     return sorted(found, key=lambda backup: backup.made_at, reverse=True)
 
 

@@ -18,17 +18,12 @@ from hermes.session.parts import open_parts
 from hermes.storage.files import explain
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator
-    from typing import Any
 
     from hermes.safety.verdict import Verdict
     from hermes.session.parts import SessionParts
     from hermes.tools.builtin import Outcome, Task
     from hermes.tools.registry import Tool
-
-    Command = tuple[Callable[[argparse.ArgumentParser], None], Callable[[ui.Given, ui.Context], int]]
-
 
 _DELEGATE = "delegate_task"
 

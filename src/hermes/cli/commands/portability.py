@@ -504,11 +504,15 @@ def _look_once(given: ui.Given, context: ui.Context, told: set[str]) -> None:
         ui.line(f"{counted(found.messages, 'new message')}, {counted(found.sessions, 'new session')}")
 
 
-def _report(given: ui.Given, result: Imported) -> int:
+def _tell_problems(result: Imported) -> None:
     for problem in result.problems:
         ui.problem(problem)
     if result.bad > len(result.problems):
         ui.problem(f"and {result.bad - len(result.problems):,} more could not be read")
+
+
+def _report(given: ui.Given, result: Imported) -> int:
+    _tell_problems(result)
     unchanged = f"{counted(result.unchanged, 'file')} had not changed"
     line = f"imported {_amounts(result)} from {counted(result.files, 'file')}; {_there(result)}, {unchanged}"
     names = ("files", "unchanged", "sessions", "messages", "already_there", "bad", "problems")
@@ -519,28 +523,17 @@ def _report(given: ui.Given, result: Imported) -> int:
 def _import_lines(given: ui.Given, context: ui.Context) -> int:
     """Imports JSONL and reports each line that cannot be read; the other lines are imported."""
     title = None if given.file == "-" else os.path.splitext(os.path.basename(given.file))[0]
-    problems: list[dict[str, Any]] = []
-
-    def problem(number: int, text: str) -> None:
-        problems.append({"line": number, "problem": text})
-        progress.close()
-        ui.problem(f"line {number}: {text}")
-
     with (
         _input(given.file) as (file, size),
-        ui.Progress("importing", size or 0, unit=" bytes") as progress,
+        ui.Progress("importing", size, unit=" bytes") as progress,
         _taken_back_on_failure(given, context) as db,
     ):
-        seen = progress.update
-        importer = Importer(
-            db, source=given.source, title=title, on_problem=problem, on_bytes=seen, renumbered=renumbered
-        )
+        importer = Importer(db, source=given.source, title=title, on_bytes=progress.update, renumbered=renumbered)
         result = importer.read(file)
-    if result.bad > len(problems):
-        ui.problem(f"and {result.bad - len(problems):,} more lines could not be read")
+    _tell_problems(result)
     counts = {**ui.pick(result, "sessions", "messages", "already_there"), "bad_lines": result.bad}
-    ui.show(given, {**counts, "problems": problems}, f"imported {_amounts(result)}; {_there(result)}")
-    return ui.REFUSED if result.problems else ui.OK
+    ui.show(given, {**counts, "problems": importer.bad_lines}, f"imported {_amounts(result)}; {_there(result)}")
+    return ui.REFUSED if result.bad else ui.OK
 
 
 def _amounts(result: Any) -> str:
@@ -571,9 +564,9 @@ def _import_database(given: ui.Given, context: ui.Context) -> None:
 
 
 @contextmanager
-def _input(path: str) -> Iterator[tuple[BinaryIO, int | None]]:
+def _input(path: str) -> Iterator[tuple[BinaryIO, int]]:
     if path == "-":
-        yield sys.stdin.buffer, None
+        yield sys.stdin.buffer, 0  # nobody knows how much will come
         return
     try:
         with open(path, "rb") as file:
