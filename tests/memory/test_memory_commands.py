@@ -51,8 +51,8 @@ def test_entries_are_replaced_and_removed_and_a_miss_is_exit_code_1(hermes: Comm
     assert (missed.code, missed.out) == (1, "")
     assert missed.err.startswith("hermes: no entry contains 'zsh'")
     hermes("memory", "add", "--target", "user", "Likes zsh.")
-    assert "--target user" in hermes("memory", "remove", "zsh").err
-    assert "--target user" in hermes("memory", "replace", "zsh", "Likes fish.").err
+    assert "--target names another" in hermes("memory", "remove", "zsh").err
+    assert "--target names another" in hermes("memory", "replace", "zsh", "Likes fish.").err
     assert hermes("memory", "remove", "--target", "user", "zsh").code == 0
     assert hermes("memory", "remove", "fish", "--json").json["entries"] == []
 
@@ -90,11 +90,11 @@ def test_a_number_that_is_no_position_or_is_given_as_text_is_looked_for_in_the_e
     assert hermes("memory", "remove", "--text", "2", "--json").json["entries"] == ["Port 8080"]
     missed = hermes("memory", "remove", "7")
     assert missed.code == 1
-    assert "memory has 1 entry and none contains '7'; `hermes memory list`" in missed.err
+    assert "no entry contains '7' in memory; `hermes memory list`" in missed.err
     for entry in ("one", "two"):
         hermes("memory", "add", "--target", "user", entry)
     for words in (("show", "2"), ("remove", "2"), ("replace", "2", "three")):
-        assert "memory has no entry 2, but user has: add --target user" in hermes("memory", *words).err
+        assert "no entry contains '2' in memory; " in hermes("memory", *words).err
     assert "It was 'Port 8080'" in hermes("memory", "remove", "8080").out
 
 

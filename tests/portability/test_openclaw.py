@@ -339,9 +339,7 @@ def test_a_running_openclaw_and_gateway_are_named(claw: Path, home: Path, hermes
 
 @pytest.mark.proves("claw.cleanup")
 def test_cleanup_puts_the_old_folders_aside(claw: Path, home: Path, hermes: Command, tmp_path: Path) -> None:
-    (claw / "workspace" / "todo.json").write_text("[]", encoding="utf-8")
-    shown = hermes("claw", "cleanup", "--dry-run")
-    assert "todo.json" in shown.out
+    assert f"{claw} → {claw}.pre-migration" in hermes("claw", "cleanup", "--dry-run").out
     assert hermes("claw", "cleanup").code == 1
     assert '"kind": "NotConfirmed", "exit_code": 1' in hermes("claw", "cleanup", "--json").err
     assert claw.exists()

@@ -191,8 +191,8 @@ def memory_show(given: ui.Given, context: ui.Context) -> None:
     """Prints one entry with its origin, its use and its earlier values."""
     store, words = open_store(context, given), " ".join(given.which)
     entries = store.entries(given.target)
-    with _hinting_at_target(store, given, words):
-        numbered = _numbered(store, given.target, words, given)
+    numbered = _numbered(store, given.target, words, given)
+    with _looking_in(given.target):
         at = index_of(entries, numbered or words, whole=bool(numbered))
     entry = entries[at]
     marks, known = store.marks(given.target)[entry], store.provenance(given.target)[entry]
@@ -266,9 +266,9 @@ def memory_remove(given: ui.Given, context: ui.Context) -> None:
 
 def _change_entry(given: ui.Given, context: ui.Context, words: str, content: str | None) -> None:
     store = open_store(context, given)
-    with _hinting_at_target(store, given, words):
-        entry = _numbered(store, given.target, words, given)
-        change = store.remove if content is None else partial(store.replace, content=content)
+    entry = _numbered(store, given.target, words, given)
+    change = store.remove if content is None else partial(store.replace, content=content)
+    with _looking_in(given.target):
         written = change(given.target, entry or words, cause=BY_HAND, whole=bool(entry))
     if words.isdecimal() and written.change is not None:  # after a number, show which entry it was: numbers move
         written = written.saying(f"{written.message} It was {preview(written.change.removed()[0])!r}.")
@@ -276,28 +276,16 @@ def _change_entry(given: ui.Given, context: ui.Context, words: str, content: str
 
 
 @contextmanager
-def _hinting_at_target(store: MemoryStore, given: ui.Given, words: str) -> Iterator[None]:
-    """Replaces the error for an unknown entry by a hint if another target has it: `--target` is easily forgotten."""
+def _looking_in(target: str) -> Iterator[None]:
+    """Says in which target an unknown entry was looked for: `--target` is easily forgotten."""
     try:
         yield
     except WriteRefused as refused:
-        if refused.kind != "no_match" or not (hint := _hint(store, given, words)):
+        if refused.kind != "no_match":
             raise
+        found = str(refused).rpartition(";")[0]
+        hint = f"{found} in {target}; `hermes memory list` shows all with their numbers, --target names another target"
         raise WriteRefused(hint, kind=refused.kind, details=refused.details) from refused
-
-
-def _hint(store: MemoryStore, given: ui.Given, words: str) -> str:
-    """Says which other target has the entry; "" if none has."""
-    wanted = given.target
-    for other in (target for target in store.targets if target != wanted):
-        if _numbered(store, other, words, given):
-            return f"{wanted} has no entry {words}, but {other} has: add --target {other}"
-        if any(words in entry for entry in store.entries(other)):
-            return f"no entry of {wanted} contains it, but one of {other} does: add --target {other}"
-    if not words.isdecimal() or given.text:
-        return ""
-    many = counted(len(store.entries(wanted)), "entry", "entries")
-    return f"{wanted} has {many} and none contains {words!r}; `hermes memory list` shows them with their numbers"
 
 
 def _content(words: list[str]) -> str:

@@ -412,15 +412,6 @@ def plan_cleanup(given: str | None) -> list[tuple[str, str]]:
     return [(place, _put_aside(place)) for place in found]
 
 
-def left_in(folder: str) -> list[str]:
-    """Files in an old folder that the person may still want: to-do lists and transcripts."""
-    found: list[str] = []
-    for inside, full in files_below(folder):
-        if os.path.basename(inside) == "todo.json" or "/sessions/" in f"/{inside}":
-            found.append(full)
-    return found[:20]  # enough to show that something is there
-
-
 def _put_aside(place: str) -> str:
     name = f"{place}.pre-migration"
     dated = f"{name}-{time.strftime('%Y%m%d')}"

@@ -42,7 +42,7 @@ from hermes.portability.home import (
 )
 from hermes.portability.home import carry_out as apply
 from hermes.portability.move import at_hand
-from hermes.portability.openclaw import Migration, is_running, left_in, plan_cleanup
+from hermes.portability.openclaw import Migration, is_running, plan_cleanup
 from hermes.portability.plan import Options
 from hermes.portability.transcripts import FORMATS, JSONL, check_name, recognised, sources
 from hermes.safety.secrets import mask_secrets
@@ -119,9 +119,7 @@ def claw_cleanup(given: ui.Given, _context: ui.Context) -> None:
     """Moves the folders of OpenClaw aside by renaming them, after asking; warns if OpenClaw still runs."""
     moves = plan_cleanup(given.source)
     running = is_running()
-    lines = []
-    for old, new in moves:
-        lines += [f"{old} → {new}", *(f"  holds {ui.visible(path)}" for path in left_in(old))]
+    lines = [f"{old} → {new}" for old, new in moves]
     lines += [f"warning: OpenClaw is still running: {ui.visible(process)}; stop it first" for process in running]
     if not moves:
         lines.append("there are no folders of OpenClaw to move aside")
