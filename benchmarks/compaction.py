@@ -22,7 +22,7 @@ from hermes.conversations.context import Contexts, NewContext
 from hermes.conversations.database import SessionDB
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
-from hermes.tools.conversations import ContextExpand
+from hermes.tools.memory import ContextExpand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

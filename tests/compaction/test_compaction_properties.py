@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hermes.base.tokens import estimate_message
 from hermes.compaction.compressor import ContextCompressor
 from hermes.compaction.messages import is_block, last_request, parse_block, parse_ranges
-from hermes.tools.conversations import ContextExpand
+from hermes.tools.memory import ContextExpand
 
 if TYPE_CHECKING:
     from hermes.compaction.compressor import Compaction

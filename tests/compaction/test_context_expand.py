@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from histories import PICTURE, call
 
-from hermes.tools.conversations import ContextExpand
+from hermes.tools.memory import ContextExpand
 from hermes.tools.registry import Toolbox
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from hermes.compaction.messages import (
 )
 from hermes.conversations.context import SummaryGraph
 from hermes.conversations.database import SessionDB
-from hermes.tools.conversations import ContextExpand
+from hermes.tools.memory import ContextExpand
 
 if TYPE_CHECKING:
     from pathlib import Path

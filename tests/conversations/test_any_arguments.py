@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hermes.conversations.database import SessionDB
 from hermes.safety.trust import TurnContext
-from hermes.tools.conversations import SessionSearchTool
+from hermes.tools.memory import SessionSearchTool
 from hermes.tools.registry import SCHEMAS
 
 if TYPE_CHECKING:

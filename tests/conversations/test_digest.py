@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hermes.conversations.retrieval import truncate_around
 from hermes.conversations.session_search import Helpers, prompt, summaries
-from hermes.tools.conversations import SessionSearchTool
+from hermes.tools.memory import SessionSearchTool
 
 if TYPE_CHECKING:
     from hermes.conversations.database import SessionDB

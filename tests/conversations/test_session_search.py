@@ -15,7 +15,7 @@ from hermes.base.tokens import estimate
 from hermes.conversations.database import SessionDB
 from hermes.session.parts import session_search_tool
 from hermes.settings.home import locate_home
-from hermes.tools.conversations import SessionSearchTool
+from hermes.tools.memory import SessionSearchTool
 from hermes.tools.registry import ORIGIN
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from hermes.compaction.messages import is_block, parse_block
 from hermes.conversations.context import Contexts
 from hermes.llm.scripted import Scripted
 from hermes.session.session import MemorySession
-from hermes.tools.conversations import ContextExpand
+from hermes.tools.memory import ContextExpand
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

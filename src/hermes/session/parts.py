@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
     from hermes.skills.tool import SkillTools
     from hermes.storage.ports import Documents
-    from hermes.tools.conversations import ContextExpand, SessionSearchTool
+    from hermes.tools.memory import ContextExpand, SessionSearchTool
     from hermes.tools.registry import Tool
 
     Database = Callable[[], AbstractContextManager[SessionDB | None]]
@@ -804,7 +804,7 @@ def session_search_tool(
 
         return nullcontext(opened)
 
-    from hermes.tools.conversations import SessionSearchTool
+    from hermes.tools.memory import SessionSearchTool
 
     return SessionSearchTool(past, archived=archived, project=project, helpers=helpers)
 
@@ -827,13 +827,13 @@ def context_expand_tool(
             with past:
                 yield from Contexts(past).read(session_id, ids)
 
-    from hermes.tools.conversations import ContextExpand
+    from hermes.tools.memory import ContextExpand
 
     return ContextExpand(read)
 
 
 def _context_compact() -> Tool:
-    from hermes.tools.conversations import ContextCompact
+    from hermes.tools.memory import ContextCompact
 
     return ContextCompact()
 

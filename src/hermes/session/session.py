@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, Unpack
 
 from hermes.base.errors import HermesError, NotFound, OutOfOrder, SettingsError, StorageError
 from hermes.base.events import Usage
-from hermes.base.telemetry import receipt_span, tool_span
 from hermes.base.text import counted
 from hermes.base.tokens import estimate
 from hermes.conversations.context import RECEIPT, WRITTEN, Contexts
@@ -55,6 +54,7 @@ from hermes.session.context import (
     unanswered_calls,
     with_valid_calls,
 )
+from hermes.session.external import receipt_span, tool_span
 from hermes.session.lifecycle import (
     STAGE,
     begin,

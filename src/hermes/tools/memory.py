@@ -1,21 +1,28 @@
-"""The `memory` tool: how the model keeps facts for later sessions."""
+"""The tools with which a model keeps facts, searches past conversations, and manages its own context."""
 
 from __future__ import annotations
 
-from hermes.base.errors import WriteRefused
+from hermes.base.errors import HermesError, StorageError, WriteRefused
+from hermes.compaction.messages import calls_of, find_folded, format_ranges, parse_ranges, text_of
 from hermes.memory.entries import Cause, preview
 from hermes.memory.store import ACTIONS, ASK
 from hermes.safety.trust import NO_TURN, decide
-from hermes.tools.registry import SCHEMAS, failure
+from hermes.tools.registry import ORIGIN, SCHEMAS, failure
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
     from typing import Any
 
+    from hermes.conversations.database import SessionDB
+    from hermes.conversations.session_search import Helpers, SessionSearch
     from hermes.memory.approval import Approvals, Pending
     from hermes.memory.store import MemoryStore, Operation, Written
     from hermes.safety.trust import TurnContext
+
+    Read = Callable[[Sequence[int], str], Iterable[tuple[int, Mapping[str, Any]]]]
+
 
 _IN_PROJECT = {
     "type": "string",
@@ -178,3 +185,235 @@ def _staged(pending: Pending) -> dict[str, Any]:
             f"or `/memory reject {pending.id}` in a chat with Hermes, in a shell `hermes memory …` likewise; tell them."
         ),
     }
+
+
+# The conversation tools: search and read earlier ones, compact this one, read its compacted messages again.
+
+DEFAULT_LIMIT, MOST_RESULTS = 10, 10
+DEFAULT_BUDGET, LEAST_BUDGET, MOST_BUDGET = 2_000, 300, 20_000  # tokens of what is shown
+DEFAULT_WINDOW, LARGEST_WINDOW = 5, 20  # messages around the one that is named
+
+
+class SessionSearchTool:
+    """The tool `session_search`: finds, reads and lists past conversations.
+
+    `open_db` opens the conversations of a profile ("" for this one) for one call; None when there are none.
+    """
+
+    schema = SCHEMAS["session_search"]
+    in_turn = True
+    sink = ""
+    grades_results = True  # each stored message keeps the grade it was stored with
+
+    def __init__(
+        self,
+        open_db: Callable[[str], AbstractContextManager[SessionDB] | None],
+        *,
+        mask: Callable[[str], str] | None = None,
+        helpers: Helpers | None = None,
+        archived: Callable[[str, str], list[dict[str, Any]]] = lambda _query, _session: [],
+        project: str = "",
+    ) -> None:
+        self._open_db = open_db
+        self._mask = mask
+        self._helpers = helpers
+        self._archived = archived  # finds archived entries of curated memory that match a query
+        self._project = project
+
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Searches, reads, scrolls or lists, depending on the arguments given.
+
+        A database that cannot be used becomes a failure the model can work around, not an exception.
+        """
+        from hermes.base.words import scrub
+
+        given = {name: scrub(value) if isinstance(value, str) else value for name, value in arguments.items()}
+        profile, session_id = _profile_of(given)
+        try:
+            opened = self._open_db(profile)
+            if opened is None:
+                return self._with_archived(_nothing_yet(given), {} if profile else given, turn.session)
+            with opened as db:
+                search = self._search(db, "" if profile else turn.session)
+                answer = {**self._answer(search, given, session_id), ORIGIN: search.origin}
+        except StorageError as error:
+            return failure(f"past conversations are unavailable: {error}", {"unavailable": True})
+        except HermesError as error:
+            return failure(str(error))
+        if profile:
+            return {**answer, "profile": profile}
+        return self._with_archived(answer, given, turn.session)
+
+    def _with_archived(self, answer: dict[str, Any], given: dict[str, Any], current: str) -> dict[str, Any]:
+        query = given.get("query", "").strip()
+        found = self._archived(query, current) if query and answer.get("mode") in ("discover", "coverage") else []
+        return {**answer, "archived_memory": found} if found else answer
+
+    def _answer(self, search: SessionSearch, given: dict[str, Any], session_id: str) -> dict[str, Any]:
+        """Scrolls around a message, reads a session, searches, or lists sessions, in this order of preference."""
+        query = given.get("query", "").strip()
+        if "around_message_id" in given and (session_id or not query):
+            window = _clamped(given.get("window", DEFAULT_WINDOW), 1, LARGEST_WINDOW)
+            return search.scroll(session_id, given["around_message_id"], window)
+        if session_id:
+            return search.read(session_id)
+        wanted = _criteria(given, self._project)
+        return search.discover(query, wanted) if query else search.browse(wanted)
+
+    def _search(self, db: SessionDB, current: str) -> SessionSearch:
+        from hermes.conversations.session_search import SessionSearch
+        from hermes.safety.secrets import mask_secrets
+
+        return SessionSearch(
+            db,
+            current=current or None,
+            mask=self._mask or mask_secrets,
+            helpers=self._helpers,
+        )
+
+
+def _profile_of(given: dict[str, Any]) -> tuple[str, str]:
+    """Splits `profile/id`, a form that names both at once, into profile and session id."""
+    profile, session_id = given.get("profile", "").strip(), given.get("session_id", "").strip()
+    before, slash, after = session_id.partition("/")
+    if slash and not profile and before and after and " " not in before:
+        return before, after
+    return profile, session_id
+
+
+def _criteria(given: dict[str, Any], here: str) -> Any:
+    import time
+
+    from hermes.base import dates
+    from hermes.conversations.retrieval import Criteria
+
+    roles = tuple(role for role in given.get("role_filter", "").lower().replace(",", " ").split() if role)
+    now = time.time()
+    return Criteria(
+        limit=_clamped(given.get("limit", DEFAULT_LIMIT), 1, MOST_RESULTS),
+        budget=_clamped(given.get("budget", DEFAULT_BUDGET), LEAST_BUDGET, MOST_BUDGET),
+        sort=given.get("sort", "relevance"),
+        roles=roles or None,
+        since=dates.since(given["since"], now) if given.get("since", "").strip() else None,
+        until=dates.until(given["until"], now) if given.get("until", "").strip() else None,
+        source=given.get("source", "").strip() or None,
+        project=given.get("project", "").strip() or None,
+        include_superseded=bool(given.get("include_superseded")),
+        prefer_project=here or None,  # ranked first; results from other projects follow
+    )
+
+
+def _clamped(number: int, low: int, high: int) -> int:
+    return max(low, min(high, number))
+
+
+def _nothing_yet(given: dict[str, Any]) -> dict[str, Any]:
+    """The answer of a home without conversations, in the same form as any other."""
+    if given.get("session_id"):
+        return failure(f"there is no session {given['session_id'][:100]!r}: there are no past conversations yet")
+    mode = "discover" if given.get("query", "").strip() else "browse"
+    answer: dict[str, Any] = {"success": True, "mode": mode, "results": [], "count": 0}
+    if mode == "discover":
+        answer |= {"query": given["query"], "sessions_searched": 0}
+    return {**answer, "message": "There are no past conversations yet."}
+
+
+class ContextCompact:
+    """The tool `context_compact`: lets the model make room in its context before it runs out."""
+
+    in_turn = True
+    brings = ""
+    sink = ""  # the originals stay stored, and the block gets the grade of what it replaces
+    schema = SCHEMAS["context_compact"]
+
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Compacts the running conversation; outside a session there is none, which is a failure."""
+        if turn.compact is None:
+            return failure("there is no running conversation here; context_compact works inside a session")
+        return turn.compact(arguments)
+
+
+MOST_CHARACTERS = 24_000  # of one answer; the rest can be asked for
+_AROUND = 400  # characters shown on each side of a hit
+_FRAME = 80  # characters of JSON around one message
+_LONGEST_NAME = 64
+
+
+class ContextExpand:
+    """The tool `context_expand`: shows stored messages that a compaction replaced by a block.
+
+    `read` gets ids and the current session, and yields messages one by one: reading stops when the answer is full.
+    """
+
+    in_turn = True
+    sink = ""
+    schema = SCHEMAS["context_expand"]
+
+    def __init__(self, read: Read, most_characters: int = MOST_CHARACTERS) -> None:
+        self._read = read
+        self._most = most_characters
+
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Shows messages by their ids, or with `find` the passages that hold a text, and says how to read on."""
+        wanted = parse_ranges(arguments["ids"])
+        if not wanted:
+            return failure(f"ids must be numbers and ranges such as '4096-4131', not {arguments['ids'][:60]!r}")
+        found = ((number, _plain(message)) for ids in wanted for number, message in self._read(ids, turn.session))
+        if needle := arguments.get("find", "").strip():
+            return self._shown(_hits(found, needle), wanted, 0)
+        return self._shown(found, wanted, max(arguments.get("start", 0), 0))
+
+    def origin_of(self, _arguments: dict[str, Any], _result: object, turn: TurnContext) -> str:
+        """From recall if the conversation has outside text: bringing messages back must not raise their grade."""
+        return "recall" if turn.sources() else ""
+
+    def _shown(self, found: Iterator[tuple[int, dict[str, Any]]], wanted: list[range], start: int) -> dict[str, Any]:
+        """Collects messages until the answer is full; cuts a single one that is too long, and says how to go on."""
+        messages: list[dict[str, Any]] = []
+        left = self._most
+        for number, message in found:
+            whole = message["content"]
+            content, start = whole[start:], 0
+            size = len(content) + _FRAME
+            if size > left and messages:
+                return {"success": True, "messages": messages, "more": {"ids": _from(wanted, number)}}
+            if size > left:
+                room = max(left - _FRAME, 1)
+                shown = {"id": number, **message, "content": content[:room]}
+                more = {"ids": _from(wanted, number), "start": len(whole) - len(content) + room}
+                return {"success": True, "messages": [shown], "more": more}
+            messages.append({"id": number, **message, "content": content})
+            left -= size
+        if not messages:
+            return failure("none of these messages holds that, or they belong to another conversation")
+        return {"success": True, "messages": messages}
+
+
+def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Role and text; tool calls become lines of the text, so that a long one can be cut anywhere."""
+    calls = [f"[calls {name}({arguments})]" for _, name, arguments in calls_of(message)]
+    shown: dict[str, Any] = {
+        "role": message.get("role"),
+        "content": "\n".join(filter(None, (text_of(message), *calls))),
+    }
+    if isinstance(message.get("name"), str):
+        shown["name"] = message["name"][:_LONGEST_NAME]
+    return shown
+
+
+def _hits(found: Iterator[tuple[int, dict[str, Any]]], needle: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields each message that contains the text, cut to what is around its first occurrence."""
+    for number, message in found:
+        content = message["content"]
+        place = find_folded(content, needle)
+        if place >= 0:
+            low, high = max(place - _AROUND, 0), place + len(needle) + _AROUND
+            before, after = "…" if low else "", "…" if high < len(content) else ""
+            yield number, {**message, "content": f"{before}{content[low:high]}{after}"}
+
+
+def _from(wanted: list[range], number: int) -> str:
+    """The wanted ids from this one on, in the notation of the `ids` argument, for the next call."""
+    at = next(at for at, ids in enumerate(wanted) if number in ids)
+    first, *others = wanted[at:]
+    return format_ranges([(number, first.stop - 1), *((each.start, each.stop - 1) for each in others)])
