@@ -138,7 +138,7 @@ def test_what_a_run_cannot_do_is_told_and_the_rest_is_done(home: Path, monkeypat
     def full(*_: Any, **__: Any) -> Any:
         raise StorageError("No space left on device")
 
-    monkeypatch.setattr("hermes.skills.lifecycle.archive", full)
+    monkeypatch.setattr("hermes.skills.files.archive", full)
     monkeypatch.setattr(MemoryStore, "curate", full)
     report = curator(home, hours=400 * 24).run()
     assert report["refused"] == [

@@ -12,8 +12,7 @@ import pytest
 from skills_home import NOON, Skills, skill_text
 
 from hermes.base.frontmatter import split_frontmatter
-from hermes.skills.files import THIS_PLATFORM
-from hermes.skills.lifecycle import EXAMPLE, usage_counts
+from hermes.skills.files import EXAMPLE, THIS_PLATFORM, usage_counts
 
 if TYPE_CHECKING:
     from pathlib import Path

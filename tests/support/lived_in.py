@@ -21,7 +21,7 @@ from hermes.session.session import MemorySession
 from hermes.settings.config import documents_of
 from hermes.settings.home import SHARED, find_home
 from hermes.settings.people import People
-from hermes.skills import lifecycle
+from hermes.skills import files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -86,9 +86,9 @@ def _skills(home: Path) -> None:
     root = home / "skills"
     for name in ("weather", "retired"):
         skill(root / "ops" / name, f"{name} it is")
-    lifecycle.count(str(root), "ops/weather", "use", time.time())
-    lifecycle.pin(str(root), "weather", pinned=True)
-    lifecycle.archive(str(root), "retired", time.time())
+    files.count(str(root), "ops/weather", "use", time.time())
+    files.pin(str(root), "weather", pinned=True)
+    files.archive(str(root), "retired", time.time())
 
 
 def _people_and_gateway(home: Path) -> None:

@@ -344,8 +344,7 @@ class Curator:
         report["categories"][target] = {category: len(entries) for category, entries in by_category.items()}
 
     def _retiring(self) -> list[str]:
-        from hermes.skills.files import skills_folder
-        from hermes.skills.lifecycle import DUE, skill_states
+        from hermes.skills.files import DUE, skill_states, skills_folder
 
         folder = skills_folder(self._home, self._settings)
         folder.sync()
@@ -353,8 +352,7 @@ class Curator:
         return [each.name for each in found if each.state == DUE and not each.pinned]
 
     def _retire(self, names: Sequence[str], report: Run) -> list[dict[str, str]]:
-        from hermes.skills.files import skills_folder
-        from hermes.skills.lifecycle import archive
+        from hermes.skills.files import archive, skills_folder
 
         folder = skills_folder(self._home, self._settings)
         moved = []
@@ -368,8 +366,7 @@ class Curator:
         return moved
 
     def _restore_skill(self, name: str) -> None:
-        from hermes.skills.files import skills_folder
-        from hermes.skills.lifecycle import restore
+        from hermes.skills.files import restore, skills_folder
 
         folder = skills_folder(self._home, self._settings)
         with folder.changing():

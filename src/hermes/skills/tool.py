@@ -13,30 +13,28 @@ from hermes.base.text import read_schemas
 from hermes.skills.files import (
     MAIN_FILE,
     THIS_PLATFORM,
+    Mirror,
     SkillIndex,
     as_texts,
     check_file_path,
-    find,
-    folder_of,
-    linked_files,
-    places,
-    platforms_of,
-    read_linked,
-    read_skill,
-)
-from hermes.skills.lifecycle import (
     check_safe,
     count,
     create,
     edit,
+    find,
+    folder_of,
+    linked_files,
     locked,
     move_to_archive,
     patch,
+    places,
+    platforms_of,
+    read_linked,
+    read_skill,
     remove_file,
     write_file,
 )
 from hermes.storage.documents import LocalDocuments
-from hermes.storage.mirror import Mirror
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -435,7 +435,7 @@ class LocalDocuments:
         return LocalFolder.create(self.path)
 
 
-SYNCED = ".synced.json"  # what a folder of files and its rows agreed on (`storage/mirror`)
+SYNCED = ".synced.json"  # what a folder of files and its rows agreed on (`skills/files`)
 YOURS = ".yours"  # ends the name of a file that lost against a version from elsewhere
 _PASSING = (".lock", ".lock.queue", ".tmp", ".old", ".late", YOURS)
 

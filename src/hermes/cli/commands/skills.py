@@ -15,7 +15,7 @@ from hermes.memory.entries import preview
 from hermes.session.curator import Curator, helper_for
 from hermes.session.models import Background
 from hermes.session.parts import open_parts, open_past
-from hermes.skills import lifecycle
+from hermes.skills import files
 from hermes.skills.files import skills_folder
 
 if TYPE_CHECKING:
@@ -59,10 +59,10 @@ def _call(context: ui.Context, tool: str, arguments: dict[str, Any]) -> dict[str
 def skills_usage(given: ui.Given, context: ui.Context) -> None:
     """Prints how often and when each skill was used, and which are archived."""
     found = _skill_states(context)
-    gone = lifecycle.archived(_root(context))
+    gone = files.archived(_root(context))
     lines = []
     for each in found:
-        state = "pinned" if each.pinned else "due for the archive" if each.state == lifecycle.DUE else each.state
+        state = "pinned" if each.pinned else "due for the archive" if each.state == files.DUE else each.state
         last = ui.when(each.last_used)[:10]
         lines.append(f"{each.name}  {state}, opened {each.views}, changed {each.changes}, last {last}")
     lines += [f"{each.name}  archived {each.stamp}" for each in gone]
@@ -87,16 +87,16 @@ def _one(act: Callable[[str, str], str], done: str) -> Callable[[ui.Given, ui.Co
     return command
 
 
-skills_pin = _one(partial(lifecycle.pin, pinned=True), "pinned")
-skills_unpin = _one(partial(lifecycle.pin, pinned=False), "no longer pinned")
-skills_archive = _one(lambda root, name: lifecycle.archive(root, name, time.time())[0], "archived")
-skills_restore = _one(lifecycle.restore, "restored")
+skills_pin = _one(partial(files.pin, pinned=True), "pinned")
+skills_unpin = _one(partial(files.pin, pinned=False), "no longer pinned")
+skills_archive = _one(lambda root, name: files.archive(root, name, time.time())[0], "archived")
+skills_restore = _one(files.restore, "restored")
 
 
-def _skill_states(context: ui.Context) -> list[lifecycle.SkillState]:
+def _skill_states(context: ui.Context) -> list[files.SkillState]:
     settings = context.settings
     ages = settings.integer("curator.stale_after_days"), settings.integer("curator.archive_after_days")
-    return lifecycle.skill_states(_root(context), time.time(), *ages)
+    return files.skill_states(_root(context), time.time(), *ages)
 
 
 def _root(context: ui.Context) -> str:
@@ -182,8 +182,8 @@ def _skills(context: ui.Context) -> dict[str, list[str]]:
     found = _skill_states(context) if os.path.isdir(root) else []
     return {
         "pinned": [each.name for each in found if each.pinned],
-        "stale": [each.name for each in found if each.state != lifecycle.ACTIVE and not each.pinned],
-        "archived": sorted({each.name for each in lifecycle.archived(root)}),
+        "stale": [each.name for each in found if each.state != files.ACTIVE and not each.pinned],
+        "archived": sorted({each.name for each in files.archived(root)}),
     }
 
 
