@@ -12,6 +12,10 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "storage.deploy": ("a stack of PostgreSQL, two servers and a proxy can be started with one command", "product"),
     "storage.isolation": ("no statement shows or changes another person's rows, whatever the setting", "product"),
     "storage.restart": ("a restart of the database loses nothing acknowledged; the next call works", "product"),
+    "storage.replica": (
+        "a search runs on a standby that has everything that was acknowledged, and otherwise on the primary",
+        "product",
+    ),
     "storage.one-writer": (
         "writers of one person never mix; one that must wait too long is told",
         "product",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -199,6 +202,47 @@ def test_a_restart_of_the_server_loses_nothing_acknowledged() -> None:
             assert db.search("after")[0].message_id == kept[-1]
     finally:
         server.close()
+
+
+@pytest.mark.proves("storage.replica")
+def test_a_search_runs_on_a_standby_that_has_everything_and_otherwise_on_the_primary() -> None:
+    from postgres_server import Server, binaries
+
+    from hermes.storage.postgres.schema import migrate
+
+    found = binaries()
+    if found is None or not os.path.exists(f"{found}/pg_basebackup"):
+        pytest.skip("no PostgreSQL 15 or newer with pg_basebackup on this machine")
+    options = "-c fsync=off -c max_connections=20 -c shared_buffers=16MB"
+    with contextlib.ExitStack() as stack:
+        primary = Server(found, options=options)
+        stack.callback(primary.close)
+        migrate(primary.address(), partitions=2)
+        standby = Server(found, options=f"{options} -c log_statement=all", primary=primary)
+        stack.callback(shutil.rmtree, standby.folder, ignore_errors=True)
+        db = SessionDB.open(f"{primary.address()},{standby.folder}", owner="ann")
+        asked = stack.enter_context(psycopg.connect(standby.address(), autocommit=True))
+        session = db.create_session()
+        db.append(session, {"role": "user", "content": "the kite is in the attic"})
+        while not _searches_on(standby):  # until it has caught up
+            assert len(db.search("Where is the kite?")) == 1
+
+        asked.execute("SELECT pg_wal_replay_pause()")
+        while asked.execute("SELECT pg_get_wal_replay_pause_state()").fetchone() != ("paused",):
+            continue
+        searches = _searches_on(standby)
+        db.append(session, {"role": "user", "content": "the walrus is in the cellar"})
+        assert len(db.search("walrus")) == 1
+        assert _searches_on(standby) == searches
+
+        standby.stop()
+        assert len(db.search("walrus")) == 1
+        db.close()
+
+
+def _searches_on(server: Any) -> int:
+    with open(f"{server.folder}/log", encoding="utf-8") as log:
+        return log.read().count("FROM holders(")
 
 
 @pytest.mark.proves("storage.prepare")

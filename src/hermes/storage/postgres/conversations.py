@@ -121,6 +121,9 @@ class PostgresConversations(Conversations):
     def vectors(self) -> PostgresVectors:
         return PostgresVectors(self.database)
 
+    def reading(self) -> contextlib.AbstractContextManager[object]:
+        return self.database.searching()
+
     # --- sessions ----------------------------------------------------------------------------------------------------
 
     def expect(self, message_ids: Sequence[int], keys: Sequence[int]) -> None:

@@ -14,6 +14,7 @@ import os
 import re
 import select
 import threading
+import time
 import urllib.parse
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from hermes.base.errors import ExtraMissing, LockTimeout, StorageError, WriteRef
 
 try:
     import psycopg
+    import psycopg.conninfo
     import psycopg_pool
     from psycopg import errors
 except ImportError as error:
@@ -40,6 +42,13 @@ _BEGIN = """
         set_config('hermes.person', %s, true), set_config('lock_timeout', %s, true)
 """
 _LOCK = "SELECT pg_advisory_xact_lock(%s)"
+# Every acknowledged write is before this position.
+_WRITTEN = """
+    SELECT CASE current_setting('synchronous_commit') WHEN 'off' THEN pg_current_wal_insert_lsn()
+        ELSE pg_current_wal_flush_lsn() END::text
+"""
+_HOLDS = "SELECT NOT pg_is_in_recovery() OR pg_last_wal_replay_lsn() >= %s::pg_lsn"
+_BEHIND = (0.002, 0.004, 0.008)  # seconds that a search waits for a standby
 
 
 @functools.lru_cache(maxsize=512)
@@ -51,7 +60,14 @@ def _in_postgres(sql: str) -> str:
 
 
 @functools.cache
-def _pool(address: str, _process: int) -> psycopg_pool.ConnectionPool[Any]:
+def parameters(address: str, *, standby: bool = False) -> dict[str, str]:
+    """Which server a connection is for, if the address lists several: the primary, or preferably a standby."""
+    several = "," in str(psycopg.conninfo.conninfo_to_dict(address).get("host") or "")
+    return {"target_session_attrs": "prefer-standby" if standby else "read-write"} if several else {}
+
+
+@functools.cache
+def _pool(address: str, _process: int, standby: bool) -> psycopg_pool.ConnectionPool[Any]:  # noqa: FBT001 - the cache's key
     """One pool for each process, because connections do not survive a fork."""
     pool = psycopg_pool.ConnectionPool(
         address,
@@ -62,23 +78,28 @@ def _pool(address: str, _process: int) -> psycopg_pool.ConnectionPool[Any]:
         reconnect_timeout=1,  # otherwise, after a restart of the server, the pool waits longer and longer
         open=True,
         # No prepared statements: behind pgbouncer the next transaction may be on another connection.
-        kwargs={"autocommit": True, "prepare_threshold": None, "application_name": "hermes", "connect_timeout": 5},
+        kwargs={
+            "autocommit": True,
+            "prepare_threshold": None,
+            "application_name": "hermes",
+            "connect_timeout": 5,
+            **parameters(address, standby=standby),
+        },
     )
     atexit.register(pool.close)
     return pool
 
 
-def pool_of(address: str) -> psycopg_pool.ConnectionPool[Any]:
+def pool_of(address: str, *, standby: bool = False) -> psycopg_pool.ConnectionPool[Any]:
     """The pool of connections to an address in this process."""
-    return _pool(address, os.getpid())
+    return _pool(address, os.getpid(), standby)
 
 
 def shown(address: str) -> str:
     """The address without its password, for messages."""
     parts = urllib.parse.urlsplit(address)
     name = f"{parts.username}@" if parts.username else ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{name}{parts.hostname or ''}{port}{parts.path}"
+    return f"{parts.scheme}://{name}{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def _alive(pool: psycopg_pool.ConnectionPool[Any]) -> psycopg.Connection[Any]:
@@ -185,6 +206,26 @@ class PersonDatabase:
                     yield connection
 
     @contextlib.contextmanager
+    def searching(self) -> Iterator[None]:
+        """As `reading`, on a standby if the address lists one that already has everything that was acknowledged."""
+        with self._lock, contextlib.ExitStack() as stack:
+            if self._connection is None and parameters(self._address):
+                (position,) = self.row(_WRITTEN)
+                with contextlib.suppress(StorageError), contextlib.ExitStack() as tried:
+                    tried.enter_context(self._transaction(writes=False, standby=True))
+                    if self._holds(position):
+                        stack.push(tried.pop_all())
+            stack.enter_context(self.reading())
+            yield
+
+    def _holds(self, position: str) -> bool:
+        for pause in _BEHIND:
+            if self.row(_HOLDS, (position,))[0]:
+                return True
+            time.sleep(pause)
+        return False
+
+    @contextlib.contextmanager
     def reading_as_usual(self) -> Iterator[None]:
         """As `reading`, where the same is asked each time: what was asked the last time is asked ahead."""
         with self.reading():
@@ -235,9 +276,9 @@ class PersonDatabase:
         self._closed = True
 
     @contextlib.contextmanager
-    def _transaction(self, *, writes: bool) -> Iterator[psycopg.Connection[Any]]:
+    def _transaction(self, *, writes: bool, standby: bool = False) -> Iterator[psycopg.Connection[Any]]:
         """Waits for the server only where something is read, and at the end: two round trips for most writes."""
-        with self._borrowed() as connection:
+        with self._borrowed(standby=standby) as connection:
             self._connection, self._writes = connection, writes
             try:
                 with connection.pipeline():
@@ -256,11 +297,11 @@ class PersonDatabase:
                 self.known.clear()
 
     @contextlib.contextmanager
-    def _borrowed(self) -> Iterator[psycopg.Connection[Any]]:
+    def _borrowed(self, *, standby: bool = False) -> Iterator[psycopg.Connection[Any]]:
         if self._closed:
             raise StorageError(f"{self.place} was closed; open it again")
         with self.translated():
-            pool = pool_of(self._address)
+            pool = pool_of(self._address, standby=standby)
             connection = _alive(pool)
             try:
                 yield connection

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from hermes.base.errors import StorageError
-from hermes.storage.postgres.database import APP, ENGINE, SCHEMA, shown
+from hermes.storage.postgres.database import APP, ENGINE, SCHEMA, parameters, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,7 +47,7 @@ def migrations() -> list[str]:
 def migrate(address: str, *, partitions: int = PARTITIONS) -> list[str]:
     """Brings the database to the newest layout and returns what was applied; the login must be able to create roles."""
     try:
-        with psycopg.connect(address, autocommit=True) as connection:
+        with psycopg.connect(address, autocommit=True, **parameters(address)) as connection:
             if connection.info.server_version < OLDEST:
                 raise StorageError(
                     f"{shown(address)} is PostgreSQL {connection.info.server_version // 10000}; 15 or newer is needed"
@@ -87,7 +87,7 @@ def status(address: str) -> dict[str, Any]:
     The number of people is the server's estimate.
     """
     try:
-        with psycopg.connect(address, autocommit=True) as connection:
+        with psycopg.connect(address, autocommit=True, **parameters(address)) as connection:
             prepared, superuser, bypasses, member = connection.execute(_STATE.encode()).fetchone() or (False,) * 4
             found: dict[str, Any] = {
                 "address": shown(address),
