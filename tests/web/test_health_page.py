@@ -83,3 +83,25 @@ def test_the_budget_of_background_work_and_an_idle_review_are_shown(page: Browse
     rows = page.all("figure[data-chart=tokens] tbody tr")
     newest = [each.get_attribute("textContent") for each in rows[-1].find_elements("css selector", "td")][1:]
     assert newest == ["0", "0", "1,010"]
+
+
+@pytest.mark.proves("web.health", "bench.self")
+def test_memory_is_measured_by_the_persons_own_questions(page: Browser, home: Path) -> None:
+    page.button("Does memory help me?").click()
+    page.says("Nothing to measure yet")
+    with SessionDB.open(home / "state.db") as db:
+        said = (
+            ["The wifi network is called heron.", "Noted."],
+            ["What is our wifi network called?", "It is called heron."],
+        )
+        for day, (told, replied) in enumerate(said):
+            at = START + (10 + day) * DAY
+            session = db.create_session(source="cli", started_at=at)
+            told_at = {"role": "user", "content": told, "timestamp": at}
+            db.append_many(session, [told_at, {"role": "assistant", "content": replied, "timestamp": at + 1}])
+    page.button("Does memory help me?").click()
+    page.wait(lambda: page.find("#help").is_displayed())
+    rows = [each.text.partition("\n")[0] for each in page.all("section[aria-labelledby=help] li")]
+    assert rows[0] == "without 0 of 1, 0.0 %; 0 misled, 0 tokens a question"
+    assert rows[1].startswith("memory 1 of 1, 100.0 %; 0 misled, ")
+    assert [each.partition(" ")[0] for each in rows[2:]] == ["stale", "elsewhere"]

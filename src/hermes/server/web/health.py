@@ -14,6 +14,7 @@ from hermes.base.errors import NotFound
 from hermes.base.text import in_words
 from hermes.memory.file import FOLDER
 from hermes.operations.doctor import Options, examine
+from hermes.operations.self_bench import ARMS, run_self
 from hermes.operations.status import collect_status
 from hermes.server.web.conversations import name_of
 from hermes.server.web.site import Notice, Page, Redirect, Section, View, address, paged
@@ -33,6 +34,7 @@ _CONVERSATIONS = 400  # the newest, for the charts: the page costs the same in a
 _DAYS = 30
 _LOOKED_AT, _ANSWERS = 12, 40  # conversations and their newest messages that are searched for cache misses
 _MISSES = 15
+_QUESTIONS = 20  # of the person's own, which are asked again in a few seconds
 
 
 def _show(ask: Ask) -> Page:
@@ -51,6 +53,7 @@ def _show(ask: Ask) -> Page:
         "conversations": len(sessions),
         "status": collect_status(workspace.home, load_settings(workspace.home), count=False),
         "checks": None,
+        "arms": None,
     }
     return Page(template="health.html", values=values)
 
@@ -60,6 +63,17 @@ def _doctor(ask: Ask) -> Page:
     page = _show(ask)
     checks = list(examine(ask.workspace.home, Options(connect=False)))
     return Page(template=page.template, values={**page.values, "checks": checks})
+
+
+def _does_it_help(ask: Ask) -> Page | Redirect:
+    """Shows what `hermes bench self` measures without a model: whether memory answers what the person once asked."""
+    try:
+        figures = run_self(ask.workspace.past, limit=_QUESTIONS)
+    except NotFound as nothing:
+        return Redirect(to=address("health"), notice=Notice(f"Nothing to measure yet: {nothing}."))
+    arms = [{"name": arm, "about": figures["how"][arm], **figures[arm]} for arm in ARMS]
+    page = _show(ask)
+    return Page(template=page.template, values={**page.values, "arms": arms, "found": figures["found_questions"]})
 
 
 def _by_day(sessions: Iterable[Session], background: Mapping[str, Mapping[str, float]]) -> list[dict[str, Any]]:
@@ -99,7 +113,11 @@ HEALTH = Section(
     name="health",
     title="Health",
     key="h",
-    views=(View(act=_show), View(path="/doctor", method="POST", act=_doctor)),
+    views=(
+        View(act=_show),
+        View(path="/doctor", method="POST", act=_doctor),
+        View(path="/help", method="POST", act=_does_it_help),
+    ),
 )
 
 
