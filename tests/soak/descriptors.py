@@ -1,7 +1,8 @@
 """`bin/soak descriptors`: `hermes serve` with few descriptors, and a new conversation for every turn.
 
-Every request must be answered, and descriptors and memory must stop growing once as many conversations are open as the
-server keeps.
+Every request must be answered, and descriptors and memory must be flat. After the warm-up, memory is never more than
+5 % above what it was then, and descriptors never more than 8, which the clients' connections take. The warm-up is a
+tenth of the turns, and at least five times as many as the server keeps conversations.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ SUMMARY = "`hermes serve` under `ulimit -n`, a new conversation per turn"
 DESCRIPTION = __doc__ or ""
 _CLIENTS = 8
 _PEOPLE = ("ann", "bob")
+_SAMPLES = 200
 _KEPT = 100  # conversations that are kept open, so that the plateau comes soon
+_MORE_MEMORY, _MORE_FILES = 1.05, _CLIENTS  # after the warm-up
 _SETTINGS = f"server:\n  requests_per_minute: 1000000\n  open_conversations: {_KEPT}\n"
 
 
@@ -56,7 +59,8 @@ def conversations(turns: int, limit: int, options: Options, *, pause: float = 0.
         with _serving(home, limit) as (process, url, log):
             progress = Progress("descriptors", turns, options)
             counted = threading.Lock()
-            samples: list[tuple[int, int]] = []  # descriptors and KiB of memory, from when the list is full
+            samples: list[tuple[int, int]] = []  # descriptors and KiB of memory, every so many turns
+            every = max(1, turns // _SAMPLES)
 
             def client(number: int) -> None:
                 key = keys[_PEOPLE[number % len(_PEOPLE)]]
@@ -68,14 +72,14 @@ def conversations(turns: int, limit: int, options: Options, *, pause: float = 0.
                             if turn >= turns or not progress.goes_on(turn, outcome):
                                 return
                             outcome.count("turns")
-                            if turn >= 2 * _KEPT and not turn % 50:
+                            if not turn % every:
                                 samples.append(_size(process.pid))
                         _say(http, turn, outcome)
                         time.sleep(max(0.0, pause - (time.monotonic() - began)))
 
             with ThreadPoolExecutor(_CLIENTS) as pool:
                 list(pool.map(client, range(_CLIENTS)))
-            _judge(samples or [_size(process.pid)], limit, outcome)
+            _judge(samples or [_size(process.pid)], -(-max(turns // 10, 5 * _KEPT) // every), limit, outcome)
         lines = Path(log).read_text(encoding="utf-8").splitlines()
         outcome.figures["log lines"] = len(lines)
         outcome.fail(*(line for line in lines if " ERROR " in line or "Traceback" in line))
@@ -95,15 +99,19 @@ def _say(http: httpx.Client, turn: int, outcome: Outcome) -> None:
         outcome.fail(f"turn {turn}: {answer.status_code} {answer.text[:200]}")
 
 
-def _judge(samples: list[tuple[int, int]], limit: int, outcome: Outcome) -> None:
-    half = samples[len(samples) // 2 :]
-    (files, memory), (files_later, memory_later) = samples[0], max(half)
-    outcome.figures |= {"descriptors first": files, "descriptors most": max(each for each, _ in samples)}
-    outcome.figures |= {"descriptors last": samples[-1][0], "MB first": memory / 1024, "MB last": samples[-1][1] / 1024}
-    if files_later > limit / 2:
-        outcome.fail(f"{files_later} of {limit} descriptors are open")
-    if memory_later > 1.3 * memory + 10_000:
-        outcome.fail(f"memory grew from {memory:,} to {memory_later:,} KiB")
+def _judge(samples: list[tuple[int, int]], warm: int, limit: int, outcome: Outcome) -> None:
+    """Compares the samples from the end of the warm-up on, and shows memory over time."""
+    after = samples[warm:] or samples[-1:]
+    files, memory = after[0]
+    most_files, most_memory = (max(sizes) for sizes in zip(*after, strict=True))
+    shown = samples[:: max(1, len(samples) // 10)]
+    outcome.figures |= {"descriptors after the warm-up": files, "descriptors most": max(samples)[0]}
+    outcome.figures |= {"MB after the warm-up": memory / 1024, "MB most": most_memory / 1024}
+    outcome.figures["MB over time"] = " ".join(f"{each / 1024:.0f}" for _, each in shown)
+    if most_files > min(files + _MORE_FILES, limit / 2):
+        outcome.fail(f"{most_files} of {limit} descriptors are open, {files} after the warm-up")
+    if most_memory > _MORE_MEMORY * memory:
+        outcome.fail(f"memory grew from {memory:,} to {most_memory:,} KiB after the warm-up")
 
 
 def _size(process: int) -> tuple[int, int]:

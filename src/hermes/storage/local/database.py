@@ -509,7 +509,6 @@ def _connection(path: str, wait: float, *, exclusive: bool = False) -> apsw.Conn
         connection.setlk_timeout(0, 0)
         connection.pragma("page_size", PAGE)
         connection.pragma("foreign_keys", "ON")
-        connection.pragma("cache_size", -8000)
         connection.pragma("cell_size_check", "ON")
     return connection
 
