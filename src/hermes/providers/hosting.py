@@ -10,7 +10,6 @@ large, and anything else ends the connection. Text is sent as text, so that a tu
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -31,6 +30,7 @@ from hermes.providers.base import SeparateProcess, call, implements
 from hermes.providers.config import secret_value
 from hermes.providers.delivery import in_words
 from hermes.providers.manager import everything_is_a_provider, running_for
+from hermes.storage.files import ErrorOutput
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -119,7 +119,6 @@ _PROGRAM = (
     "hosting.work(discovery.load_provider, *map(int, sys.argv[2:]))"
 )
 _ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 2))
-_KEPT_OUTPUT = 4096  # bytes of what it printed last, which may say why it died
 _SECONDS_TO_GO = 1.0  # for a process that exits by itself or was killed
 _SECONDS_TO_DIE = 0.2  # between a closed channel and the end of the process
 _LONGEST_WORDS = 160  # characters of its output in an error
@@ -146,20 +145,17 @@ class ProviderProcess:
         self._leaving = self._over = False
         self._numbers = count(1)
         self._ending = threading.RLock()
-        self._said = b""
         pairs = [socket.socketpair() for _ in _PLACES]
         # The process holds one end of this pipe. When we die, however abruptly, the kernel closes the other.
         life, self._life = os.pipe()
-        self._output, output = os.pipe()
-        for end in (self._output, output):
-            os.set_blocking(end, False)  # neither side may wait for the other here
+        self._output = ErrorOutput()
         theirs = [*(there.fileno() for _, there in pairs), life]
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-c", _PROGRAM, _ROOT, *map(str, theirs)],
                 stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+                stdout=self._output.file,
+                stderr=self._output.file,
                 pass_fds=theirs,
                 env={**os.environ, "HERMES_HOME": hermes_home},
                 start_new_session=True,  # a process group, so that what it starts can be killed with it
@@ -169,7 +165,7 @@ class ProviderProcess:
             raise ProviderError(f"its process does not start: {error}; {_TO_A_THREAD}", kind="absent") from error
         finally:
             os.close(life)
-            os.close(output)
+            self._output.close()
             for _, there in pairs:
                 there.close()
         self._lines = {
@@ -220,7 +216,6 @@ class ProviderProcess:
                 channel.send(CALL, number, json.dumps(request, default=str).encode())
                 return self._heard(channel, number, accepted)
         finally:
-            self._listen()
             if self._over:
                 channel.close()
             lock.release()
@@ -248,7 +243,6 @@ class ProviderProcess:
                 with suppress(ProcessLookupError, PermissionError):  # the whole group has ended already
                     os.killpg(self._process.pid, signal.SIGKILL)
                 self._ends_within(_SECONDS_TO_GO)  # takes longer only if the kernel is still cleaning up
-                self._listen()
                 self._release()
         self._hang_up()
 
@@ -290,18 +284,13 @@ class ProviderProcess:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
-    def _listen(self) -> None:
-        """Reads what the process printed and keeps the end of it."""
-        with self._ending, suppress(OSError):  # nothing was printed, or the pipe is closed
-            self._said = (self._said + os.read(self._output, 1 << 16))[-_KEPT_OUTPUT:]
-
     def _end_in_words(self) -> str:
         """How the process ended and its last line of output, as text that follows `its process`."""
         code = self._process.poll()
         if self._why or code is None:
             return self._why or "has not ended"
         how = f"ended with status {code}" if code >= 0 else f"was ended by {_signal(-code)}"
-        words = _last_words(self._said.decode("utf-8", "replace"))
+        words = _last_words(self._output.last_words())
         return f"{how} ({words})" if words else how
 
     def _hang_up(self) -> None:
@@ -312,12 +301,11 @@ class ProviderProcess:
                 lock.release()
 
     def _release(self) -> None:
-        ends, self._life, self._output = (self._life, self._output), -1, -1
-        for end in ends:
-            os.close(end)
+        end, self._life = self._life, -1
+        os.close(end)
 
     def __del__(self) -> None:
-        if self.__dict__.get("_life", -1) >= 0 and "_output" in self.__dict__:
+        if self.__dict__.get("_life", -1) >= 0:
             self._release()
 
 
@@ -484,7 +472,7 @@ def _die_with(life: int) -> None:
 
 
 def _confine(megabytes: int) -> None:
-    """Limits the memory of this process, keeps its files private, and redirects what it prints."""
+    """Limits the memory of this process, keeps its files private, and writes what it prints at once."""
     import faulthandler
     import resource
 
@@ -497,7 +485,8 @@ def _confine(megabytes: int) -> None:
         most = megabytes << 20 if hard == resource.RLIM_INFINITY else min(megabytes << 20, hard)
         resource.setrlimit(kind, (most, most))
     faulthandler.enable(file=2, all_threads=False)
-    sys.stdout = sys.stderr = _Kept()
+    for printed in (sys.stdout, sys.stderr):  # its last words may say why it died
+        printed.reconfigure(errors="replace", line_buffering=True)  # type: ignore[union-attr]  # both are text files
 
 
 def _loaded(load: Callable[[str, str], Any], channel: Channel, number: int, given: Mapping[str, Any]) -> Any:
@@ -608,18 +597,3 @@ def _fault(error: BaseException) -> bytes:
     if isinstance(error, ProviderError):
         told |= {"kind": str(error.kind), "seconds": error.seconds, "status": error.status}
     return json.dumps(told).encode()
-
-
-class _Kept(io.TextIOBase):
-    """Receives what a provider prints: it never reaches a terminal and never blocks; excess output is dropped."""
-
-    def writable(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        return 2
-
-    def write(self, text: str) -> int:
-        with suppress(OSError):  # the pipe is full
-            os.write(2, text.encode("utf-8", "replace"))
-        return len(text)
