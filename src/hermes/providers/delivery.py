@@ -174,7 +174,6 @@ class Health:
         self._clock = clock
         self._lock = threading.Lock()
         self._failing: dict[str, str] = {}  # what fails at the moment, and why
-        self._misses = 0  # deadlines in a row
         # Failures in a row, by kind of call, so that a start that works does not hide a recall that never does.
         self._rows: dict[str, int] = {}
         self._until: dict[str, float] = {}  # the end of the pause, by kind of call
@@ -207,7 +206,6 @@ class Health:
             self.successes += 1
             self.slowest = max(self.slowest, seconds)
             self._rows.pop(what, None)
-            self._misses = 0 if what == RECALL else self._misses
             self._failing.pop(what, None)
             recovered, self._told = self._told and not self._failing, self._told and bool(self._failing)
         if recovered:
@@ -215,32 +213,24 @@ class Health:
 
     def failed(self, what: str, error: BaseException) -> None:
         """Counts a failure and lengthens the pause; the first one is reported to the person."""
-        if what == RECALL and isinstance(error, ProviderError) and error.kind == "slow":
-            self._was_slow(what, in_words(error))
-        else:
-            self._failed(what, in_words(error), getattr(error, "seconds", None))
+        is_slow = what == RECALL and isinstance(error, ProviderError) and error.kind == "slow"
+        self._failed(what, in_words(error), getattr(error, "seconds", None), is_slow=is_slow)
 
     def missed(self, what: str, seconds: float) -> None:
         """Counts a call that missed the manager's deadline."""
-        self._was_slow(what, f"it did not answer within {seconds:g} s")
+        self._failed(what, f"it did not answer within {seconds:g} s", None, is_slow=True)
 
-    def _was_slow(self, what: str, reason: str) -> None:
-        """Counts a slow answer; the person hears only about several in a row."""
-        with self._lock:
-            self._misses += 1
-            quiet = self._misses < self._patience.failures
-        self._failed(what, reason, None, quiet=quiet)
-
-    def _failed(self, what: str, reason: str, wait: float | None, *, quiet: bool = False) -> None:
+    def _failed(self, what: str, reason: str, wait: float | None, *, is_slow: bool = False) -> None:
         with self._lock:
             self.failures += 1
             row = self._rows[what] = self._rows.get(what, 0) + 1
             self.last_error = reason
             pause = min(self._patience.first_pause * 2 ** min(row - 1, 30), self._patience.longest_pause)
             self._until[what] = self._clock() + max(pause, wait or 0.0)
+            quiet = is_slow and row < self._patience.failures  # the person hears only about several in a row
+            tell = not quiet and not self._told
             if not quiet:
-                self._failing[what] = reason
-            tell, self._told = not quiet and not self._told, self._told or not quiet
+                self._failing[what], self._told = reason, True
         if tell:
             self._tell(
                 f"{self._name} does not work at the moment: {reason}. The conversation continues without it; what it "

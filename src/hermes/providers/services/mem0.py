@@ -54,6 +54,7 @@ class _Http:
     search_path: str
     memory_path: str  # of one memory, with {} for its id
     keeps = ""  # what is left after every memory is deleted, as text
+    reranks = False
 
     def __init__(self, remote: Remote, user_id: str, agent_id: str) -> None:
         self._remote = remote
@@ -67,7 +68,9 @@ class _Http:
 
     def search(self, query: str, *, top_k: int, rerank: bool = False, seconds: float | None = None) -> list[Memory]:
         """The memories nearest to a query in meaning; only the cloud can `rerank` them."""
-        return self._searched({"query": query, "top_k": top_k}, seconds)
+        body = {"query": query, "top_k": top_k, "filters": {"user_id": self._user_id}}
+        body |= {"rerank": rerank} if self.reranks else {}
+        return _memories(self._remote.post(self.search_path, body, expect=_RESULTS, timeout=seconds))
 
     def update(self, memory_id: str, text: str) -> None:
         """Replaces the text of a memory."""
@@ -80,25 +83,18 @@ class _Http:
     def close(self) -> None:
         """Does nothing: connections belong to the process."""
 
-    def _searched(self, body: dict[str, Any], seconds: float | None) -> list[Memory]:
-        whose = {"filters": {"user_id": self._user_id}}
-        found = self._remote.post(self.search_path, {**body, **whose}, expect=_RESULTS, timeout=seconds)
-        return _memories(found)
-
 
 class Platform(_Http):
     """Mem0's cloud API."""
 
     add_path, search_path, memory_path = "/v3/memories/add/", "/v3/memories/search/", "/v1/memories/{}/"
+    reranks = True
 
     def __init__(self, key: str, user_id: str, agent_id: str, *, host: str = CLOUD) -> None:
         # The second header identifies the account, not the person; Mem0's client derives it from the key, too.
         account = hashlib.md5(key.encode(), usedforsecurity=False).hexdigest()
         headers = {"Authorization": f"Token {key}", "Mem0-User-ID": account}
         super().__init__(Remote("mem0", host, headers=headers, secrets=[key], timeout=30), user_id, agent_id)
-
-    def search(self, query: str, *, top_k: int, rerank: bool = False, seconds: float | None = None) -> list[Memory]:
-        return self._searched({"query": query, "top_k": top_k, "rerank": rerank}, seconds)
 
     def all(self, most: int = _PAGE * _MOST_PAGES) -> list[Memory]:
         """Every memory of the person, page by page, up to `most`."""
