@@ -172,11 +172,7 @@ _STATUS_OF_TYPE = {
 
 def failure(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ModelError:
     """The error for an answer that is not 200; `headers` find names in any case."""
-    try:
-        content = json.loads(body)
-    except ValueError:
-        content = {"error": {"message": _plain_text(body)}}
-    return _sorted(endpoint, status, _error_of(content), retry_after(headers, now))
+    return _sorted(endpoint, status, error_in(body), retry_after(headers, now))
 
 
 def failure_in_stream(endpoint: Endpoint, content: Mapping[str, Any]) -> ModelError:
@@ -240,11 +236,19 @@ def _sorted(endpoint: Endpoint, status: int, error: Mapping[str, Any], wait: flo
     return ModelRefused(f"{answered} (the request was not accepted as it is)", status=status)
 
 
+def error_in(body: bytes) -> Mapping[str, Any]:
+    """The error in the body of an answer, whatever its format; its `message` is a text."""
+    try:
+        return _error_of(json.loads(body))
+    except (ValueError, RecursionError):
+        return {"message": _plain_text(body)}
+
+
 def _error_of(content: Any) -> Mapping[str, Any]:
     """The error inside an answer; providers wrap it in several ways, and proxies add a few more."""
     error = content.get("error", content) if isinstance(content, dict) else content
     if isinstance(error, dict):
-        inner = error.get("message") or error.get("detail")
+        inner = error.get("message") or error.get("detail") or error.get("msg")
         return {**error, "message": inner if isinstance(inner, str) else json.dumps(inner or error)}
     return {"message": str(error)}
 

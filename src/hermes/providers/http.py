@@ -6,14 +6,13 @@ Each call is one attempt: the caller decides whether to try again.
 from __future__ import annotations
 
 import json
-import re
 import time
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from hermes.base.errors import Interrupted, ProviderError
-from hermes.llm.client import retry_after
+from hermes.llm.client import error_in, retry_after
 from hermes.llm.transport import CANCELLED, shared_client
 from hermes.safety.secrets import mask_secrets
 
@@ -28,7 +27,6 @@ _SHORTEST_SECRET = 6  # characters; to hide a shorter one would blank out ordina
 _NO_ANSWER = object()  # None is a possible value of `otherwise`
 _MISSING = (404, 410)  # not found, gone
 _BUSY = frozenset({408, 425})  # like 5xx: the same request may work later
-_MARKUP = re.compile(r"<[^>]{0,500}>")  # proxies answer with pages of HTML
 
 
 class Remote:
@@ -128,7 +126,7 @@ class Remote:
 
     def _failure(self, answer: httpx.Response, data: bytes) -> ProviderError:
         status = answer.status_code
-        said = self._hidden(_message_in(data))
+        said = self._hidden(str(error_in(data)["message"]))
         answered = f"{self.name} answered {status}: {said}"
         wait = retry_after(answer.headers, time.time())
         if status in (401, 403):
@@ -204,15 +202,3 @@ def _sendable(params: Mapping[str, Any] | None) -> dict[str, Any] | None:
         for key, each in (params or {}).items()
         if each is not None
     } or None
-
-
-def _message_in(data: bytes) -> str:
-    """The message in a service's error, whatever its format."""
-    try:
-        found = json.loads(data[:100_000])
-    except (ValueError, RecursionError):
-        return _MARKUP.sub(" ", data[:5_000].decode("utf-8", "replace")).strip() or "no reason given"
-    for key in ("error", "detail", "message", "msg"):
-        if isinstance(found, dict) and found.get(key):
-            found = found[key]
-    return found if isinstance(found, str) else json.dumps(found, ensure_ascii=False)
