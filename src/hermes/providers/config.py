@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import SettingsError
 from hermes.settings.config import secret
 from hermes.settings.home import PEOPLE, Home
-from hermes.storage.files import Folder
+from hermes.storage.files import Folder, read_private
 from hermes.storage.locks import FileLock
 
 if TYPE_CHECKING:
@@ -46,11 +46,8 @@ def read_elsewhere(*places: str) -> dict[str, Any]:
 
 def _first_of(paths: Iterable[str]) -> dict[str, Any]:
     for path in dict.fromkeys(paths):  # the person's home may be the operator's
-        folder = Folder.open(os.path.dirname(path))
-        if folder is not None:
-            with folder:
-                if data := folder.read(os.path.basename(path), at_most=_LARGEST):
-                    return _parsed(path, data)
+        if data := read_private(path, at_most=_LARGEST):
+            return _parsed(path, data)
     return {}
 
 

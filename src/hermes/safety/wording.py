@@ -110,31 +110,15 @@ class Weights:
         return found
 
     def of_sentence(self, words: Sequence[str]) -> list[int]:
-        """What each word of a sentence adds, alone and after the words before it; a faster `sentence_places`."""
-        table, known, crc = self._table, self._words, zlib.crc32
-        added: list[int] = []
+        """What each word of a sentence adds, alone and after the words before it; the sums of `sentence_places`."""
+        table, added = self._table, list[int]()
         seen: set[int | str] = set()  # a repeated word adds nothing new, and code and lists repeat a lot
         second = third = fourth = _START
         for word in words:
-            raw, total = known.get(word) or self.of_word(word)
-            if word in seen:
-                total = 0
-            else:
-                seen.add(word)
-            place = crc(raw, crc(second, 2)) & _MASK
-            if place not in seen:
-                seen.add(place)
-                total += table[place]
-            place = crc(raw, crc(third, 3)) & _MASK
-            if place not in seen:
-                seen.add(place)
-                total += table[place]
-            if len(word) == 1 and len(raw) >= _IDEOGRAPH:
-                for place in pair_places(raw, 1, second, third, fourth)[2:]:
-                    if place not in seen:
-                        seen.add(place)
-                        total += table[place]
-            added.append(total)
+            raw, total = self.of_word(word)
+            pairs = pair_places(raw, len(word), second, third, fourth)
+            added.append((0 if word in seen else total) + sum([table[place] for place in pairs if place not in seen]))
+            seen.update((word, *pairs))
             fourth, third, second = third, second, raw
         return added
 
