@@ -13,5 +13,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "product",
     ),
     "semantic.endpoint": ("search.embedding may name an OpenAI-compatible endpoint", "product"),
+    "semantic.local_model": ("search.embedding may name the folder of an ONNX sentence model", "product"),
     "semantic.setting": ("recall.semantic decides: auto where the package is installed, on, off", "product"),
 }

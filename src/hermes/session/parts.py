@@ -751,12 +751,14 @@ def open_past(home: Home, owner: str = LOCAL) -> SessionDB | None:
 
 def embedding_of(home: Home) -> Embedding | None:
     """The embedding that finds conversations by meaning, as the settings of the home say; None without one."""
-    from hermes.conversations.search.semantic import PACKAGE, endpoint, static_vectors
+    from hermes.conversations.search.semantic import PACKAGE, endpoint, sentence_model, static_vectors
 
     settings = load_settings(home)
     named = settings.text("search.embedding")
     if named.startswith(("http://", "https://")):
         return endpoint(named, settings.text("search.embedding_model"), secret(home, "EMBEDDING_API_KEY") or "")
+    if named not in ("", PACKAGE):
+        return sentence_model(named)
     return static_vectors("on" if named == PACKAGE else settings.text("recall.semantic"))
 
 

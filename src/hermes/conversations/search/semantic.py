@@ -36,6 +36,7 @@ _LARGEST_HEADER = 1 << 20  # bytes; a longer header means that the file is not w
 _WORDS_KEPT = 30_000
 _MANY = 256
 _SENT_AT_ONCE, _SENT_OF_TEXT, _ENDPOINT_SECONDS = 64, 2_000, 10.0  # texts per request, characters of each, timeout
+_MOST_TOKENS = 256  # that a sentence model reads of a text
 _ASKED_AGAIN_AFTER = 60.0  # seconds after a failure of an endpoint, in which no search waits for it
 
 
@@ -65,6 +66,70 @@ def static_vectors(setting: str = "auto") -> Embedding | None:
         embed=lambda texts: _loaded().embed(texts),
         related=0.2,
     )
+
+
+def sentence_model(place: str) -> Embedding:
+    """A local sentence model: a folder with an ONNX model and its `tokenizer.json`.
+
+    The folder is an absolute path, or PACKAGE/FOLDER inside an installed package, whose code is not run.
+    """
+    model = _SentenceModel(_folder(place))
+    return Embedding(
+        name=f"{place} {model.checksum:08x}",
+        dimensions=len(model.embed(["How long is a vector?"])[0]),
+        embed=model.embed,
+        related=0.3,
+        sentences=True,
+        per_search=_SENT_AT_ONCE,
+    )
+
+
+def _folder(place: str) -> str:
+    if os.path.isabs(place):
+        return place
+    package, _, inside = place.partition("/")
+    found = find_spec(package) if package.isidentifier() else None
+    if found is None or not found.submodule_search_locations:
+        raise ExtraMissing(f"search.embedding is {place!r}, but there is no package {package!r}; install it")
+    return os.path.join(next(iter(found.submodule_search_locations)), inside)
+
+
+class _SentenceModel:
+    """Runs a model on one core, text by text: a batch of different lengths would be padded to the longest."""
+
+    def __init__(self, folder: str) -> None:
+        self._numpy = _numpy()
+        try:
+            import onnxruntime
+            from tokenizers import Tokenizer
+
+            (model,) = (name for name in os.listdir(folder) if name.endswith(".onnx"))
+            with open(os.path.join(folder, model), "rb") as file:
+                data = file.read()
+            options = onnxruntime.SessionOptions()
+            options.intra_op_num_threads = 1
+            self._session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+            self._tokenizer = Tokenizer.from_file(os.path.join(folder, "tokenizer.json"))
+        except ImportError as error:
+            raise ExtraMissing(f"a local model needs {error.name}; {command('onnx')} brings it") from error
+        except Exception as error:  # the libraries raise plain `Exception` for a model or tokenizer that they refuse
+            raise ExtraMissing(f"{folder} needs one .onnx file and tokenizer.json ({error})") from error
+        self.checksum = zlib.crc32(data)
+        self._inputs = {each.name for each in self._session.get_inputs()}
+        self._tokenizer.no_padding()
+        self._tokenizer.enable_truncation(_MOST_TOKENS)
+
+    def embed(self, texts: list[str]) -> list[Any]:
+        """One row per text: the model's own, or the average of what it says about each token."""
+        np = self._numpy
+        rows = []
+        for text in texts:
+            ids = self._tokenizer.encode(text).ids or [0]
+            given = {"input_ids": ids, "attention_mask": [1] * len(ids), "token_type_ids": [0] * len(ids)}
+            asked = {name: np.array([given[name]], dtype=np.int64) for name in self._inputs}
+            found = self._session.run(None, asked)[0][0]
+            rows.append(found.mean(axis=0) if found.ndim > 1 else found)
+        return rows
 
 
 class NoVectors(StorageError):
