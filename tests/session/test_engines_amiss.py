@@ -57,6 +57,11 @@ def told(session: MemorySession) -> list[str]:
         ('return [{"role": "assistant", "content": None}, *messages[-3:]]', "put nothing in the place"),
         ("return [messages[1], *messages[-3:]]", "put nothing in the place"),  # a call without its result
         ("raise SystemExit(3)", "raised SystemExit"),
+        ("return messages[5]", "did not return a list of messages"),
+        ('return [{"role": "user", "content": "before"}]', "dropped the person's last request"),
+        ('return [{"role": "user", "content": 5}, *messages[-3:]]', "cannot be stored: content is int"),
+        ('return [{"role": "user", "content": object()}, *messages[-3:]]', "cannot be stored: Object of type object"),
+        ('return [{"role": "user", "content": "x", 5: "x"}, *messages[-3:]]', "the name of a field is not text"),
     ],
 )
 def test_what_cannot_stand_for_a_history_is_not_followed(home: Path, does: str, reason: str) -> None:

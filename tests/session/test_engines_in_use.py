@@ -194,7 +194,7 @@ def test_a_bundled_engine_and_one_of_your_own_are_listed_shown_and_tried(home: P
     assert hermes("plugins", "show", "tail", "--json").json["folder"].endswith("context_engine/tail")
     ran = hermes("plugins", "check", "lcm", "compressor", "tail")
     assert ran.code == 0
-    assert ran.out.count("messages out (about") == 3
+    assert ran.out.count("loads") == 3
     assert "tools: lcm_grep, lcm_describe, lcm_expand" in ran.out
     assert [each["name"] for each in hermes("plugins", "check", "--json").json] == ["tail"]
 
@@ -212,30 +212,8 @@ def test_a_plug_in_that_is_nowhere_is_told_with_both_folders(home: Path, hermes:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        (
-            "[note, *messages[-2:]]",
-            "[note]",
-            "what compress returned for 161 messages cannot be used: it dropped the person's",
-        ),
-        (
-            "[note, *messages[-2:]]",
-            "messages[5]",
-            "what compress returned for 161 messages cannot be used: it did not return",
-        ),
-        (
-            "return [note",
-            "return messages[1:] and [note",
-            "what compress returned for a single message cannot be used: it",
-        ),
-        ("return [note, *messages[-2:]]", "return messages", "ok  tail           loads, and takes nothing out of 161"),
-        ("> 1000", "> 10 ** 9", "it would not have begun by itself at"),
-        ('usage["prompt_tokens"]', 'usage["prompt"]', "update_from_response raised KeyError: 'prompt'"),
         ("class Tail", "1 / 0\n\nclass Tail", "does not load: ZeroDivisionError"),
         ("class Tail", "import sys\nsys.exit(5)\n\nclass Tail", "does not load: SystemExit"),
-        ("[note, ", "[{**note, 'content': object()}, ", "what it returned cannot be stored: Object of type object"),
-        ("[note, ", "[{**note, 'content': 5}, ", "what it returned cannot be stored: content is int"),
-        ("[note, ", "[{**note, 5: 'x'}, ", "what it returned cannot be stored: the name of a field is not text"),
-        ("[note, ", "[{**note, '_id': []}, ", "ok  tail           loads, and takes 159 of 161 messages out"),
     ],
 )
 def test_what_is_wrong_with_an_engine_is_found_before_it_is_chosen(

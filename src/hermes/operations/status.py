@@ -8,15 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, NotFound, ProviderError, SettingsError
-from hermes.base.tokens import estimate_message
 from hermes.base.version import __version__
 from hermes.compaction.engine import BUILT_IN
-from hermes.conversations.database import SessionDB
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.recorded_import import unfinished_in_words
 from hermes.memory.store import usage
@@ -26,7 +23,7 @@ from hermes.providers.delivery import Outbox, TimedOut, Worker, in_words
 from hermes.providers.discovery import find_provider, in_passing, open_provider
 from hermes.providers.manager import running_for
 from hermes.session.approvals import PendingWrites
-from hermes.session.compaction import UnusableResult, compress_with, engine_state
+from hermes.session.compaction import engine_state
 from hermes.session.curator import CurationLog
 from hermes.session.external import chosen_providers
 from hermes.session.models import Background
@@ -34,15 +31,13 @@ from hermes.session.parts import ENGINES, engine_folders, known_engines, named_e
 from hermes.session.review import last_review
 from hermes.session.unsaved import waiting
 from hermes.settings.config import conversations_of, documents_of
-from hermes.settings.home import DATABASE, UNSAVED
+from hermes.settings.home import UNSAVED
 from hermes.storage.ports import is_address
 from hermes.tools.registry import usable_schemas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hermes.compaction.compressor import Compaction
-    from hermes.compaction.engine import ContextEngine
     from hermes.session.parts import SessionParts
     from hermes.settings.config import Settings
     from hermes.settings.home import Home
@@ -259,77 +254,25 @@ def within(seconds: float, work: Callable[[], Any]) -> Any:
         worker.close()
 
 
-_TURNS = 40  # of the history that an engine is tried with
-_WINDOW = 8_000  # tokens, fewer than the history has, so that there is something to compact
-_SESSION = "check"
-
-
 def examine_engine(home: Home, settings: Settings, name: str) -> dict[str, Any]:
-    """Tries whether an engine loads and follows its contract; `problem` says what is wrong, `tried` what it did."""
+    """Tries whether an engine loads; `problem` says what is wrong, `tried` what it offers."""
     belongs = os.path.join(engine_folders(home)[0], name, "__init__.py")
     info = next((each for each in known_engines(home) if each.name == name), None)
     found: dict[str, Any] = {"name": name, "kind": "context engine", "installed": True, "tried": "", "problem": ""}
     found |= {"bundled": name in ENGINES, "belongs_into": belongs}
     found |= {"folder": info.folder if info else "", "description": info.description if info else ""}
     try:
-        engine = named_engine(home, settings, name)
-        found["tried"] = within(settings.number("memory.provider_tool_timeout"), lambda: _tried(engine))
+        seconds = settings.number("memory.provider_tool_timeout")
+        found["tried"] = within(seconds, lambda: _loaded(home, settings, name))
     except HermesError as error:
         found |= {"problem": str(error), "installed": not isinstance(error, NotFound)}
     return found
 
 
-def _tried(engine: ContextEngine) -> str:
-    messages = _history()
-    tokens = sum(map(estimate_message, messages))
-    counts = {"prompt_tokens": tokens, "completion_tokens": 100, "total_tokens": tokens + 100}
-    with tempfile.TemporaryDirectory() as place, SessionDB.open(os.path.join(place, DATABASE)) as database:
-        session = database.create_session(source=_SESSION)
-        ids = database.append_many(session, messages)
-        given = {"hermes_home": place, "database": database, "model": _SESSION, "context_length": _WINDOW}
-        _told("update_model", lambda: engine.update_model(_SESSION, _WINDOW))
-        _told("on_session_start", lambda: engine.on_session_start(session, **given))
-        _told("update_from_response", lambda: engine.update_from_response(counts))
-        wants = _told("should_compress", lambda: engine.should_compress(tokens))
-        tools = _told("get_tool_schemas", lambda: usable_schemas(engine))
-        done = _compressed(engine, messages, ids, tokens)
-        _compressed(engine, messages[-1:], ids[-1:], tokens)  # the window is full of prompt and tools
-        _told("on_session_end", lambda: engine.on_session_end(session, messages))
-    when = "" if wants else f"; it would not have begun by itself at {tokens:,} tokens in a window of {_WINDOW:,}"
-    offers = f"; tools: {', '.join(each['name'] for each in tools)}" if tools else ""
-    if not done.changed:
-        return f"loads, and takes nothing out of {len(messages)} messages{when}{offers}"
-    made = f"{done.tokens_before:,} to {done.tokens_after:,} tokens"
-    return f"loads, and takes {len(done.replaced)} of {len(messages)} messages out (about {made}){when}{offers}"
-
-
-def _compressed(engine: ContextEngine, messages: list[dict[str, Any]], ids: list[int], tokens: int) -> Compaction:
-    try:
-        return compress_with(engine, messages, ids, tokens=tokens)
-    except UnusableResult as error:
-        many = "a single message" if len(messages) == 1 else f"{len(messages)} messages"
-        raise SettingsError(f"what compress returned for {many} cannot be used: {error}") from error
-
-
-def _told(hook: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except Exception as error:  # an engine is other people's code and may raise anything
-        raise SettingsError(f"{hook} raised {type(error).__name__}: {error}") from error
-
-
-def _history() -> list[dict[str, Any]]:
-    """A history of requests, tool calls with their results, and answers; the person's request is last."""
-    messages: list[dict[str, Any]] = []
-    for number in range(_TURNS):
-        call = {"id": f"call_{number}", "type": "function", "function": {"name": "read_file", "arguments": "{}"}}
-        messages += [
-            {"role": "user", "content": f"Please repair module {number}. " + "It matters. " * 20},
-            {"role": "assistant", "content": None, "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": call["id"], "content": f"line {number} of the file " * 40},
-            {"role": "assistant", "content": f"Module {number} is repaired. " + "It works now. " * 20},
-        ]
-    return [*messages, {"role": "user", "content": "What did we do first?"}]
+def _loaded(home: Home, settings: Settings, name: str) -> str:
+    """Loads an engine; a session tries each of its hooks, and falls back to the built-in engine with a notice."""
+    tools = usable_schemas(named_engine(home, settings, name))
+    return f"loads{'; tools: ' if tools else ''}{', '.join(each['name'] for each in tools)}"
 
 
 def installer() -> list[str]:
