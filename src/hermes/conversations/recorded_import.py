@@ -126,6 +126,7 @@ class RecordedDB(SessionDB):
         """Ends the import and deletes its notes, after which it cannot be undone."""
         self.store.forget_meta(self._prefix)
         self._noted.clear()
+        self._about["messages"] = 0
 
     def take_back(self) -> int:
         """Removes what this import added, in this run and in earlier ones that were stopped.
