@@ -539,7 +539,7 @@ def _assembled(
     stay = {at for _, at in head + tail}
     unpaired = [at for at in (*range(cut.head), *range(cut.tail, len(messages))) if at not in stay]
     gone = sorted([*cut.middle(range(len(messages))), *unpaired])
-    leaving = [messages[at] for at in gone]
+    leaving = list(map(messages.__getitem__, gone))
     pointed = [*pointed, *blocks_and_pointers(messages[at] for at in unpaired)[1]]
     left = chapters_of(leaving, [ids[at] for at in gone], pointed, counts.sizes(gone))
     room, facts = round(task.budget * _KEPT_SHARE), [*task.facts, *facts_in(previous.summary)]

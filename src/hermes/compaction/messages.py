@@ -214,6 +214,8 @@ class Chapter:
 def to_ranges(ids: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """Groups ids into runs of consecutive ones, as (first, last)."""
     numbers = sorted(set(ids))
+    if numbers and numbers[-1] - numbers[0] < len(numbers):  # without a gap, as most are
+        return ((numbers[0], numbers[-1]),)
     gaps = [at for at, (before, after) in enumerate(pairwise(numbers), start=1) if after != before + 1]
     borders = [0, *gaps, len(numbers)] if numbers else []
     return tuple((numbers[start], numbers[stop - 1]) for start, stop in pairwise(borders))
