@@ -60,7 +60,8 @@ def test_one_that_hangs_costs_its_deadline_is_ended_and_comes_back(home: Path, m
         eventually(lambda: recalls(session))
         _is_told_once_that_it_fails_and_works_again(session)
         assert not group_of(first)
-    assert heard(home, "sync_turn").count("misdeed") == 1
+    # Not lost; delivered again if the process was ended before it could say that it had the turn.
+    assert "misdeed" in heard(home, "sync_turn")
 
 
 @pytest.mark.proves("providers.process.holds", "providers.process.restart", "providers.notices")

@@ -16,12 +16,10 @@ from provider_plugins import Notebook, install
 from hermes import Agent, MemorySession, SessionDB
 from hermes.agent import AgentParts
 from hermes.compaction.compressor import Breaker
-from hermes.llm import embedded as local
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.store import MemoryStore
 from hermes.session.compaction import BREAKER
 from hermes.session.lifecycle import transcript
-from hermes.session.models import main_model
 from hermes.session.review import prune
 from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
@@ -135,22 +133,6 @@ def test_a_session_of_an_earlier_version_shows_its_prompt_as_one_section(
     shown = hermes("sessions", "show", session, "--context", "--json").json
     (turn,) = shown["turns"]
     assert [each["name"] for each in turn["prompt"]["sections"]] == ["prompt"]
-
-
-@pytest.mark.proves("agent.models")
-def test_profiles_share_the_weights_of_an_embedded_model(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-
-    def weights(_about: Any, place: str) -> str:
-        asked.append(place)
-        return "weights"
-
-    monkeypatch.setattr(local, "_weights_or_remedy", weights)
-    profile = home / "profiles/work"
-    profile.mkdir(parents=True)
-    for place in (home, profile):
-        assert main_model(load_settings(find_home(place)), "local/smollm2").name == "local/smollm2"
-    assert asked == [str(home), str(home)]
 
 
 @pytest.mark.proves("agent.delegation")

@@ -506,7 +506,7 @@ def _tell_problems(result: Imported) -> None:
     for problem in result.problems:
         ui.problem(problem)
     if result.bad > len(result.problems):
-        ui.problem(f"and {result.bad - len(result.problems):,} more could not be read")
+        ui.problem(f"and {result.bad - len(result.problems):,} more lines could not be read")
 
 
 def _report(given: ui.Given, result: Imported) -> int:
