@@ -32,7 +32,6 @@ def read(ids: Sequence[int], _session: str) -> Iterator[tuple[int, Message]]:
 
 def expand(most: int = 24_000, **arguments: Any) -> Any:
     box = Toolbox({"context_expand": lambda: ContextExpand(read, most)})  # without anybody who notes what comes in
-    box.start_turn()
     return json.loads(box.call("context_expand", arguments))
 
 

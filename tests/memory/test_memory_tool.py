@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hermes.safety.trust import TurnContext
 from hermes.session.parts import open_parts
 
 if TYPE_CHECKING:
@@ -201,8 +202,8 @@ def test_a_model_that_keeps_being_refused_is_told_to_stop_until_the_next_turn(ho
     refusals = [json.loads(toolbox.call("memory", wrong)) for _ in range(4)]
     assert ["done" in each for each in refusals] == [False, False, False, True]
     assert "leave memory as it is" in refusals[3]["error"]
-    toolbox.start_turn()
-    assert "done" not in json.loads(toolbox.call("memory", wrong))
+    later = TurnContext(said=lambda: ["Go on, please."])
+    assert "done" not in json.loads(toolbox.call("memory", wrong, later))
 
 
 @pytest.mark.proves("curated.disabled")

@@ -232,7 +232,6 @@ class MemorySession:
         self._close_open_calls()
         self._close_broken_turn()
         self.preflight()
-        self._parts.toolbox.start_turn()
         kept = without_private(text)
         if is_unclosed(text):
             self.notices.add("private", UNCLOSED)

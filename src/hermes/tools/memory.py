@@ -65,11 +65,7 @@ class MemoryTool:
         self._approvals = approvals
         self._approve_all = approve_all
         self._untrusted = untrusted
-        self._refusals = 0
-
-    def start_turn(self) -> None:
-        """Starts counting refusals anew."""
-        self._refusals = 0
+        self._refused_in = (0, 0)  # how often the person had spoken, and refusals since
 
     def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
         """Makes or stages the changes, and shows the entries that result; a refusal shows what there is."""
@@ -81,8 +77,8 @@ class MemoryTool:
         try:
             result = self._write(self._store, target, arguments.get("operations") or [_single(arguments)], turn)
         except WriteRefused as refusal:
-            return _shown(self._refused(refusal), self._store, target)
-        self._refusals = 0
+            return _shown(self._refused(refusal, len(turn.said())), self._store, target)
+        self._refused_in = (0, 0)
         return _shown(result, self._store, target)
 
     def _write(self, store: MemoryStore, target: str, operations: list[Operation], turn: TurnContext) -> dict[str, Any]:
@@ -110,12 +106,14 @@ class MemoryTool:
         why, project = "; ".join(reasons), store.project if target == "project" else ""
         return _staged(self._approvals.stage(target, operations, cause, why, project, sources=decision.evidence()))
 
-    def _refused(self, refusal: WriteRefused) -> dict[str, Any]:
+    def _refused(self, refusal: WriteRefused, spoken: int) -> dict[str, Any]:
         """The refusal as a result; after several in a turn, it tells the model to stop trying."""
-        self._refusals += refusal.kind in _FULL_OR_UNMATCHED
-        if self._refusals <= _MANY_REFUSALS:
+        before = self._refused_in[1] if self._refused_in[0] == spoken else 0
+        number = before + (refusal.kind in _FULL_OR_UNMATCHED)
+        self._refused_in = (spoken, number)
+        if number <= _MANY_REFUSALS:
             return failure(str(refusal), refusal.details)
-        stop = f"{refusal}. That was refusal number {self._refusals} in this turn: leave memory as it is and continue."
+        stop = f"{refusal}. That was refusal number {number} in this turn: leave memory as it is and continue."
         return failure(stop, {"done": True})
 
 

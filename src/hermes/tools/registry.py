@@ -34,8 +34,8 @@ if TYPE_CHECKING:
         call does neither; without it, all arguments count as sent. A tool that `gates_itself` calls `decide` itself.
 
         If a tool `works_in_folders`, notes for agents in those folders are added to its results. If it `checks_itself`,
-        it gets any object as arguments. `defaults` fills in arguments that a call leaves out. `start_turn()` is called
-        when a new user turn begins. If a tool is `in_turn`, `call` gets the `TurnContext` as a second argument.
+        it gets any object as arguments. `defaults` fills in arguments that a call leaves out. If a tool is `in_turn`,
+        `call` gets the `TurnContext` as a second argument.
         """
 
         @property
@@ -296,12 +296,6 @@ class Toolbox:
         """Calls a tool like `call`, and also returns the origin of the result."""
         result, origin = self._result(name, arguments, turn)
         return Called(text=to_json(result), origin=origin)
-
-    def start_turn(self) -> None:
-        """Tells the tools that a new user turn begins; one that was not used yet need not know."""
-        for tool in self._made.values():
-            if hasattr(tool, "start_turn"):
-                tool.start_turn()
 
     def _result(
         self, name: str, arguments: str | bytes | Mapping[str, Any] | None, turn: TurnContext
