@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from scans import scan
 
 from hermes.skills.tool import SCHEMAS, SkillTools
-from hermes.tools.builtin import SkillTool
+from hermes.tools.memory import SkillTool
 from hermes.tools.registry import Toolbox
 
 if TYPE_CHECKING:

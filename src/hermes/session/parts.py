@@ -21,7 +21,7 @@ from hermes.base.errors import (
 )
 from hermes.base.text import day
 from hermes.base.values import Notices, value
-from hermes.memory.approval import Approvals
+from hermes.memory.approval import SKILLS, Approvals
 from hermes.memory.entries import NONE, USE, Cause
 from hermes.memory.store import SWITCHES, MemoryStore, search
 from hermes.session.external import External, ProviderTool
@@ -30,7 +30,7 @@ from hermes.settings.home import SHARED, UNSAVED, find_home, locate_home
 from hermes.settings.schema import nearest
 from hermes.settings.trust import DecisionLog, TrustedFolders
 from hermes.storage.ports import is_address
-from hermes.tools.memory import MemoryTool
+from hermes.tools.memory import MemoryTool, SkillTool
 from hermes.tools.registry import Toolbox, check_tool, check_toolsets, is_enabled, toolsets_of
 
 if TYPE_CHECKING:
@@ -632,15 +632,13 @@ class SessionParts:
 
     def skill_tool(self, name: str) -> Tool:
         """Makes one of the skill tools by its name, with the approval rules of the settings."""
-        from hermes.memory.approval import SKILLS, Approvals
-        from hermes.tools.builtin import Gate, SkillTool
-
-        gate = Gate(
+        return SkillTool(
+            name,
+            self.skills,
             Approvals(self.home, SKILLS),
             must_ask=self.settings.flag("skills.write_approval"),
             untrusted=self.settings.text("memory.untrusted_writes"),
         )
-        return SkillTool(name, self.skills, gate)
 
     def close(self) -> None:
         """Closes the databases."""

@@ -64,6 +64,8 @@ DIRECTORY = "${HERMES_SKILL_DIR}"  # a skill may write this for the path of its 
 class SkillTools:
     """The skill tools for one skills directory; `environment` decides which required variables are missing."""
 
+    schemas = SCHEMAS
+
     def __init__(
         self,
         folder: str | Mirror,

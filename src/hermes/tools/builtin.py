@@ -1,4 +1,4 @@
-"""The tools of our own agent, apart from memory and search: files, terminal, web, todo, delegated tasks, skills."""
+"""The tools of our own agent, apart from those in `tools/memory`: files, terminal, web, todo, delegated tasks."""
 
 from __future__ import annotations
 
@@ -8,24 +8,16 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import WriteRefused
 from hermes.base.values import value
-from hermes.memory.approval import SKILLS
-from hermes.memory.entries import Cause
-from hermes.safety.trust import NO_TURN, decide
-from hermes.skills.tool import SCHEMAS as SKILL_SCHEMAS
 from hermes.tools.paths import AllowedPaths, Limits
-from hermes.tools.registry import SCHEMAS, failure, staged
+from hermes.tools.registry import SCHEMAS, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     Run = Callable[["Task"], "Outcome"]
-    from hermes.memory.approval import Approvals, Pending
-    from hermes.safety.trust import TurnContext
     from hermes.settings.config import Settings
     from hermes.settings.trust import TrustedFolders
-    from hermes.skills.tool import SkillTools
     from hermes.tools.paths import Ask
     from hermes.tools.registry import Tool
 
@@ -170,73 +162,6 @@ class DelegateTask:
     def origin_of(self, _arguments: dict[str, Any], result: dict[str, Any], _turn: object) -> str:
         """From outside if one of the agents read text from outside, because its answer may repeat it."""
         return "tool" if any(each["read_outside"] for each in result.get("results", ())) else ""
-
-
-MANAGE, VIEW, LIST = "skill_manage", "skill_view", "skills_list"
-_KEPT = ("content", "new_string", "file_content")  # arguments of `skill_manage` that hold what would be kept
-
-
-class Gate:
-    """Decides which skill changes wait for a person. The description of a skill is part of every prompt, as memory is.
-
-    With `must_ask` all of them wait; `untrusted` (stage, refuse or allow) decides about those that text from outside
-    may have caused.
-    """
-
-    def __init__(self, pending: Approvals, *, must_ask: bool, untrusted: str) -> None:
-        self._pending = pending
-        self._must_ask = must_ask
-        self._untrusted = untrusted
-
-    def held_back(self, arguments: dict[str, Any], turn: TurnContext) -> Callable[[], Pending] | None:
-        """A function that stages the change if it must wait; None when it may be made now."""
-        reasons = ["skills.write_approval is on"] if self._must_ask else []
-        new = [arguments[name] for name in _KEPT if isinstance(arguments.get(name), str)]
-        decision = decide("skills", turn, writes=new, removes=_lost(arguments))
-        if not decision.allowed and self._untrusted != "allow":
-            reasons.append(decision.reason)
-            if self._untrusted == "refuse":
-                raise WriteRefused(f"{reasons[-1]}, and memory.untrusted_writes is refuse", kind="untrusted")
-        if not reasons:
-            return None
-        cause = Cause(origin=decision.origin or turn.origin, session=turn.session)
-        call = {"tool": MANAGE, "arguments": arguments, "cwd": ""}
-        evidence = decision.evidence()
-        return lambda: self._pending.stage(SKILLS, (), cause, "; ".join(reasons), sources=evidence, call=call)
-
-
-class SkillTool:
-    """One of the skill tools as the toolbox needs it; `hermes.skills` does the work."""
-
-    in_turn = True
-
-    def __init__(self, name: str, tools: SkillTools, gate: Gate | None = None) -> None:
-        self._name = name
-        self._tools = tools
-        self._gate = gate if name == MANAGE else None
-        self.sink = "skills" if name == MANAGE else ""
-        self.gates_itself = name == MANAGE  # a pending skill change is stored in a form of its own
-        self.schema = SKILL_SCHEMAS[name]
-
-    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
-        """Runs the tool. A change that must wait is staged, or refused at once if it could never succeed."""
-        stage = self._gate.held_back(arguments, turn) if self._gate else None
-        if stage is None:
-            return self._tools.handle(self._name, arguments)
-        return self._tools.refusal(arguments) or staged(stage(), "skills")
-
-    def origin_of(self, arguments: dict[str, Any], _result: object, _turn: TurnContext) -> str:
-        """From a file if the skill is in a folder of other people's that the person does not trust."""
-        name = arguments.get("name")
-        viewed = self._name == VIEW and isinstance(name, str) and self._tools.is_outside(name)
-        return "file" if viewed or (self._name == LIST and self._tools.outside_skills()) else ""
-
-
-def _lost(arguments: dict[str, Any]) -> list[str]:
-    """The words that identify what a change removes; a change that only adds removes nothing."""
-    taken = {"patch": ("old_string",), "delete": ("name",), "remove_file": ("name", "file_path")}
-    named = [arguments.get(each) for each in taken.get(str(arguments.get("action")), ())]
-    return [" ".join(each for each in named if isinstance(each, str))] if named else []
 
 
 @value

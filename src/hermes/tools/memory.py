@@ -1,4 +1,4 @@
-"""The tools with which a model keeps facts, searches past conversations, and manages its own context."""
+"""The tools with which a model keeps facts and skills, searches past conversations, and manages its own context."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from hermes.compaction.messages import calls_of, find_folded, format_ranges, par
 from hermes.memory.entries import Cause, preview
 from hermes.memory.store import ACTIONS, ASK
 from hermes.safety.trust import NO_TURN, decide
-from hermes.tools.registry import ORIGIN, SCHEMAS, failure
+from hermes.tools.registry import ORIGIN, SCHEMAS, failure, staged
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hermes.memory.approval import Approvals, Pending
     from hermes.memory.store import MemoryStore, Operation, Written
     from hermes.safety.trust import TurnContext
+    from hermes.skills.tool import SkillTools
 
     Read = Callable[[Sequence[int], str], Iterable[tuple[int, Mapping[str, Any]]]]
 
@@ -415,3 +416,70 @@ def _from(wanted: list[range], number: int) -> str:
     at = next(at for at, ids in enumerate(wanted) if number in ids)
     first, *others = wanted[at:]
     return format_ranges([(number, first.stop - 1), *((each.start, each.stop - 1) for each in others)])
+
+
+# The skill tools. The description of a skill is part of every prompt, as memory is, so a change may have to wait.
+
+MANAGE, VIEW, LIST = "skill_manage", "skill_view", "skills_list"
+_KEPT = ("content", "new_string", "file_content")  # arguments of `skill_manage` that hold what would be kept
+
+
+class SkillTool:
+    """One of the skill tools as the toolbox needs it; `hermes.skills` does the work.
+
+    With `approvals`, changes wait for a person there: all of them if they `must_ask`, otherwise those that text from
+    outside may have caused, as `untrusted` (stage, refuse or allow) says.
+    """
+
+    in_turn = True
+
+    def __init__(
+        self,
+        name: str,
+        tools: SkillTools,
+        approvals: Approvals | None = None,
+        *,
+        must_ask: bool = False,
+        untrusted: str = "stage",
+    ) -> None:
+        self._name = name
+        self._tools = tools
+        self._approvals = approvals if name == MANAGE else None
+        self._must_ask = must_ask
+        self._untrusted = untrusted
+        self.sink = "skills" if name == MANAGE else ""
+        self.gates_itself = name == MANAGE  # a pending skill change is stored in a form of its own
+        self.schema = tools.schemas[name]
+
+    def call(self, arguments: dict[str, Any], turn: TurnContext = NO_TURN) -> dict[str, Any]:
+        """Runs the tool. A change that must wait is staged, or refused at once if it could never succeed."""
+        if self._approvals is None:
+            return self._tools.handle(self._name, arguments)
+        reasons = ["skills.write_approval is on"] if self._must_ask else []
+        new = [arguments[name] for name in _KEPT if isinstance(arguments.get(name), str)]
+        decision = decide("skills", turn, writes=new, removes=_lost(arguments))
+        if not decision.allowed and self._untrusted != "allow":
+            reasons.append(decision.reason)
+            if self._untrusted == "refuse":
+                raise WriteRefused(f"{decision.reason}, and memory.untrusted_writes is refuse", kind="untrusted")
+        if not reasons:
+            return self._tools.handle(self._name, arguments)
+        if refusal := self._tools.refusal(arguments):
+            return refusal
+        cause = Cause(origin=decision.origin or turn.origin, session=turn.session)
+        call = {"tool": MANAGE, "arguments": arguments, "cwd": ""}
+        why, evidence = "; ".join(reasons), decision.evidence()
+        return staged(self._approvals.stage("skills", (), cause, why, sources=evidence, call=call), "skills")
+
+    def origin_of(self, arguments: dict[str, Any], _result: object, _turn: TurnContext) -> str:
+        """From a file if the skill is in a folder of other people's that the person does not trust."""
+        name = arguments.get("name")
+        viewed = self._name == VIEW and isinstance(name, str) and self._tools.is_outside(name)
+        return "file" if viewed or (self._name == LIST and self._tools.outside_skills()) else ""
+
+
+def _lost(arguments: dict[str, Any]) -> list[str]:
+    """The words that identify what a change removes; a change that only adds removes nothing."""
+    taken = {"patch": ("old_string",), "delete": ("name",), "remove_file": ("name", "file_path")}
+    named = [arguments.get(each) for each in taken.get(str(arguments.get("action")), ())]
+    return [" ".join(each for each in named if isinstance(each, str))] if named else []
