@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from skills_home import Skills, skill_text
 
 from hermes.prompt.assembly import load_context_files
-from hermes.safety.scanner import scan, without_attacks
-from hermes.safety.verdict import Verdict
+from hermes.safety.scanner import Verdict, scan, without_attacks
 
 if TYPE_CHECKING:
     from pathlib import Path

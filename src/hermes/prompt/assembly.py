@@ -19,7 +19,6 @@ from hermes.base.frontmatter import split_frontmatter
 from hermes.base.tokens import estimate
 from hermes.base.values import value
 from hermes.safety.trust import Source
-from hermes.safety.verdict import NOTHING_FOUND
 from hermes.settings.home import project_root
 from hermes.storage.files import Folder, is_inside, read_foreign, read_private
 
@@ -291,6 +290,15 @@ def _words(command: str) -> list[str]:
         return [word.strip("'\"") for word in command[:10_000].split()]
 
 
+@value
+class _Clean:
+    """The verdict on a text that was found clean before; the scanner is not loaded for it."""
+
+    level: str = "clean"
+    classes: tuple[str, ...] = ()
+    excerpt: str = ""
+
+
 class ScanCache:
     """The scanner for files that enter a prompt; it remembers which texts of a home it found clean.
 
@@ -305,15 +313,15 @@ class ScanCache:
         self._new = False
 
     def scan(self, text: str) -> Verdict:
-        """The verdict on a text for a prompt; "nothing found" at once if it was clean before."""
+        """The verdict on a text for a prompt; clean at once if it was clean before."""
         known = self._known()
         mark = _digest(text.encode("utf-8", "surrogatepass"))
         if mark in known:
-            return NOTHING_FOUND
+            return _Clean()
         from hermes.safety.scanner import scan
 
         verdict = scan(text, "context")
-        if verdict == NOTHING_FOUND:
+        if verdict.level == "clean":
             known[mark] = None
             self._new = True
         return verdict

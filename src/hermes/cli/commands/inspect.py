@@ -20,7 +20,7 @@ from hermes.storage.files import explain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hermes.safety.verdict import Verdict
+    from hermes.safety.scanner import Verdict
     from hermes.session.parts import SessionParts
     from hermes.tools.builtin import Outcome, Task
     from hermes.tools.registry import Tool
