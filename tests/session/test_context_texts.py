@@ -8,7 +8,7 @@ import pytest
 from compacted import configure, talk
 
 from hermes.conversations.context import REPLACED_PROMPT
-from hermes.session.receipts import section_texts
+from hermes.session.context import section_texts
 from hermes.session.session import MemorySession
 
 if TYPE_CHECKING:

@@ -203,6 +203,11 @@ class Change:
     preimage: str | None = None
     order: int = 0  # above that of every earlier change of the home, whatever the clock says; 0 in older records
 
+    @property
+    def number(self) -> int:
+        """The place of the change in the history of its file, from 1."""
+        return int(self.id[1:])
+
     def removed(self) -> list[str]:
         """The earlier texts of every entry this change removed or reworded."""
         return [edit.before for edit in self.edits if edit.before is not None]

@@ -258,7 +258,7 @@ class MemoryFile:
         """Journal first, file second: a record whose file never came is recognised, the reverse could not be."""
         journal = place.journal
         earlier = self._foreign_change(journal, reading)
-        number = _number(earlier or reading.last) + 1
+        number = _after(earlier or reading.last)
         order = max(after, reading.last.order if reading.last else 0) + 1
         told = not (planned.undoes or planned.archived)  # a file name has no room for more than action and cause
         label = label_of(number, planned.action, cause) if told else ""
@@ -416,7 +416,7 @@ class MemoryFile:
         """Writes records again that a power cut took from the end of the journal; the replaced versions prove them."""
         last = self._last_change(place)
         numbered = sorted((number, version) for version in versions if (number := labelled_number(version)))
-        missing = [(number, version) for number, version in numbered if number > _number(last)]
+        missing = [(number, version) for number, version in numbered if number >= _after(last)]
         if not missing:
             return
         with place.shared.see() as seen:
@@ -436,7 +436,7 @@ class MemoryFile:
         if was is None:
             was = replay(in_effect(self._recorded(journal), now=None))
         return Change(
-            id=f"{self.target[0]}{_number(last) + 1}",
+            id=f"{self.target[0]}{_after(last)}",
             target=self.target,
             at=time.time(),
             action="external",
@@ -464,8 +464,8 @@ class MemoryFile:
         return self._last[1]
 
 
-def _number(change: Change | None) -> int:
-    return int(change.id[1:]) if change is not None else 0
+def _after(last: Change | None) -> int:
+    return last.number + 1 if last is not None else 1
 
 
 def _withdraw(journal: Log, ids: list[str]) -> None:

@@ -836,7 +836,7 @@ class MemoryStore:
 
     def _archived_before(self, target: str, change: Change) -> frozenset[str]:
         """Returns what was in the archive before a change; undoing the change moves it back there."""
-        earlier = [each for each in self.history(target)[0] if int(each.id[1:]) < int(change.id[1:])]
+        earlier = [each for each in self.history(target)[0] if each.number < change.number]
         return frozenset(archive_of(earlier))
 
     def _find_change(self, change_id: str) -> tuple[str, Change]:

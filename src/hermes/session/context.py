@@ -13,8 +13,9 @@ from hermes.base.tokens import estimate_message
 from hermes.compaction.messages import is_block, is_synthetic
 from hermes.conversations.context import RECEIPT, WRITTEN
 from hermes.conversations.receipts import digest_of
+from hermes.memory.entries import key_of, provenance
 from hermes.memory.file import FILES
-from hermes.memory.store import blocked_in_prompt
+from hermes.memory.store import ALL_TARGETS, blocked_in_prompt, entries_in
 from hermes.safety.fence import storable
 from hermes.safety.trust import Source
 from hermes.storage.images import (
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from hermes.prompt.assembly import Prompt
     from hermes.settings.config import Settings
     from hermes.storage.images import Content, Entry
+    from hermes.tools.registry import Toolbox
 
     Numbered = tuple[int, Mapping[str, Any]]
     Private = tuple[Any, ...]
@@ -485,10 +487,10 @@ class MemoryUpdates:
         return "\n".join([_HEADLINE, *lines]) if lines else ""
 
     def _news(self, store: MemoryStore, target: str) -> list[str]:
-        changes = self._changes(store, target)
-        fresh = [change for change in changes if _number(change) > self.seen.get(target, 0)]
+        changes = _changes(store, target)
+        fresh = [change for change in changes if change.number > self.seen.get(target, 0)]
         if fresh:
-            self.seen[target] = _number(fresh[-1])
+            self.seen[target] = fresh[-1].number
         foreign = [change for change in fresh if change.cause.session != self._session_id]
         if not foreign:
             return []
@@ -502,18 +504,15 @@ class MemoryUpdates:
 
     def _newest(self) -> dict[str, int]:
         targets = self._store.targets if self._store else ()
-        return {target: max(map(_number, self._changes(self._store, target)), default=0) for target in targets}
-
-    @staticmethod
-    def _changes(store: MemoryStore | None, target: str) -> list[Change]:
-        try:
-            return store.history(target)[0] if store else []
-        except StorageError:
-            return []  # announce nothing; `hermes memory status` reports the unreadable history
+        changes = {target: _changes(self._store, target) for target in targets}
+        return {target: max((each.number for each in found), default=0) for target, found in changes.items()}
 
 
-def _number(change: Change) -> int:
-    return int(change.id[1:])
+def _changes(store: MemoryStore | None, target: str) -> list[Change]:
+    try:
+        return store.history(target)[0] if store else []
+    except StorageError:
+        return []  # `hermes memory status` reports the unreadable history
 
 
 _MOST_DIGESTS = 2_000  # on one receipt; the first one of a long history lists only its newest messages
@@ -772,3 +771,71 @@ class Host(Protocol):
 
     def reload(self) -> None:
         """Loads what another process stored in the session."""
+
+
+# The contents of a receipt, collected when a turn ends.
+
+BETWEEN = "\n\n"  # between two sections of a prompt, and between a message and what is added to it
+
+
+def entries_in_prompt(
+    store: MemoryStore | None, prompt: str, sections: Sequence[Mapping[str, Any]]
+) -> list[tuple[str, str, str, float | None]]:
+    """Lists the entries that the prompt shows, as (target, key, origin, time)."""
+    found: list[tuple[str, str, str, float | None]] = []
+    for section, text in zip(sections, section_texts(sections, prompt), strict=True):
+        target = section["name"]
+        if store is None or target not in store.targets or not text:
+            continue
+        for entry, known in provenance(entries_in(text), _changes(store, target)).items():
+            found.append((target, key_of(entry), known.origin, known.change.at if known.change else None))
+    return found
+
+
+def written_in(
+    turn: Sequence[Mapping[str, Any]],
+    toolbox: Toolbox,
+    store: MemoryStore | None,
+    session_id: str,
+    seen: Mapping[str, int],
+) -> list[dict[str, Any]]:
+    """Lists what a turn changed: changes of memory after those `seen`, and successful calls of tools that write."""
+    written: list[dict[str, Any]] = []
+    for target in store.targets if store is not None else ():
+        written += [
+            {"kind": "memory", "target": target, "change": each.id, "action": each.action, "by": each.cause.origin}
+            for each in _changes(store, target)
+            if each.number > seen.get(target, 0) and each.cause.session == session_id
+        ]
+    for message in turn:
+        tool = toolbox.get(str(message.get("name") or "")) if message.get("role") == "tool" else None
+        sink = getattr(tool, "sink", "")
+        if sink and sink not in ALL_TARGETS and _succeeded(message):
+            written.append({"kind": sink, "tool": message["name"], "call": message.get("tool_call_id")})
+    return written
+
+
+def staged_in(turn: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The ids of the pending writes that the tools of a turn created."""
+    results = (_STAGED.match(str(message.get("content"))) for message in turn if message.get("role") == "tool")
+    return [found[1] for found in results if found]
+
+
+# How the results of our tools begin.
+_STAGED = re.compile(r'\{"success": true, "staged": true, "pending_id": "([^"]+)"')
+
+
+def _succeeded(message: Mapping[str, Any]) -> bool:
+    text = str(message.get("content"))
+    return text.startswith('{"success": true') and not _STAGED.match(text)
+
+
+def section_texts(sections: Sequence[Mapping[str, Any]], prompt: str | None) -> list[str | None]:
+    """Cuts the prompt into its sections; None for each if the prompt is not the one that was measured."""
+    ends, at = [], 0
+    for each in sections:
+        ends.append(at + each["characters"])
+        at = ends[-1] + len(BETWEEN)
+    if prompt is None or not ends or ends[-1] != len(prompt):
+        return [None] * len(sections)
+    return [prompt[end - each["characters"] : end] for each, end in zip(sections, ends, strict=True)]

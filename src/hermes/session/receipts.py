@@ -12,16 +12,16 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hermes.base.errors import NotFound, StorageError, WriteRefused
+from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.tokens import estimate, estimate_message
 from hermes.base.values import value
 from hermes.conversations.context import COPY, ORDER, RECEIPT, REPLACED_PROMPT, WRITTEN, Transcript, first_id
 from hermes.conversations.database import Pages
 from hermes.conversations.receipts import INTACT, ReceiptKeys, checked_receipts
-from hermes.memory.entries import NEVER, PIN, RECALL, Cause, is_trusted, key_of, provenance, replay
+from hermes.memory.entries import NEVER, PIN, RECALL, Cause, is_trusted, key_of, replay
 from hermes.memory.store import ALL_TARGETS, entries_in
 from hermes.safety.secrets import mask_secrets
-from hermes.session.context import origin_of, wire_message
+from hermes.session.context import BETWEEN, origin_of, section_texts, wire_message
 from hermes.session.external import store_beside
 from hermes.settings.config import documents_of, load_settings
 from hermes.settings.home import recorded_project
@@ -35,14 +35,11 @@ if TYPE_CHECKING:
     from hermes.memory.store import MemoryStore
     from hermes.settings.home import Home
     from hermes.storage.records import StoredMessage
-    from hermes.tools.registry import Toolbox
 
 
 # The texts behind the recorded sizes: what was added on the way to the model, cut out of the stored messages.
 #
 # A text that is not stored is None. It is not rebuilt from its sources, because they may have changed since.
-
-_BETWEEN = "\n\n"
 
 
 def prompts(stored: Sequence[StoredMessage], newest: str | None) -> list[str | None]:
@@ -51,26 +48,15 @@ def prompts(stored: Sequence[StoredMessage], newest: str | None) -> list[str | N
     return [*(message.get(REPLACED_PROMPT) for message in rebuilt), newest]
 
 
-def section_texts(sections: Sequence[Mapping[str, Any]], prompt: str | None) -> list[str | None]:
-    """Cuts the prompt into its sections; None for each if the prompt is not the one that was measured."""
-    ends, at = [], 0
-    for each in sections:
-        ends.append(at + each["characters"])
-        at = ends[-1] + len(_BETWEEN)
-    if prompt is None or not ends or ends[-1] != len(prompt):
-        return [None] * len(sections)
-    return [prompt[end - each["characters"] : end] for each, end in zip(sections, ends, strict=True)]
-
-
 def addition_texts(stored: StoredMessage) -> list[str | None]:
     """The texts added to a message, in the order of their record; recall includes its fence, as the model saw it."""
     additions, sent = stored.message.get("additions", ()), stored.message.get("api_content")
     # Without `api_content` the message was sent as stored: notes and rules are the end of a tool's result.
-    rest = stored.text if sent is None else sent[len(stored.text) + len(_BETWEEN) :]
+    rest = stored.text if sent is None else sent[len(stored.text) + len(BETWEEN) :]
     texts: list[str | None] = []
     for each in reversed(additions):
         text = rest if each["source"] == "recalled" else rest[-each["characters"] :]
-        rest = rest[: -len(text) - len(_BETWEEN)]
+        rest = rest[: -len(text) - len(BETWEEN)]
         texts.insert(0, text)
     return texts
 
@@ -82,7 +68,7 @@ def summary_texts(context: Sequence[StoredMessage]) -> dict[int, str]:
         if "additions" in each.message or not texts:
             texts[each.id] = []
         texts[next(reversed(texts))].append(each.text)
-    return {number: _BETWEEN.join(written) for number, written in texts.items()}
+    return {number: BETWEEN.join(written) for number, written in texts.items()}
 
 
 def turns(db: SessionDB, session_id: str) -> Iterator[dict[str, Any]]:
@@ -268,7 +254,7 @@ def how_told(db: SessionDB, session_id: str, changes: Sequence[Change]) -> dict[
         ways = {prompt: each["prompt"]["memory_up_to"], f"announced in turn {each['turn']}": each["announced"]}
         for way, newest in ways.items():
             for target in newest:
-                until = _number(newest[target])
+                until = int(newest[target][1:])
                 known = {**dict.fromkeys(_seen(changes, target, up_to.get(target), until), way), **known}
                 up_to[target] = max(until, up_to.get(target, 0))
     for change in changes:
@@ -282,16 +268,12 @@ def _seen(changes: Sequence[Change], target: str, since: int | None, until: int)
 
     At the first look (`since` is None), only added entries are visible, because nothing removed was known before.
     """
-    past = [change for change in changes if change.target == target and _number(change.id) <= until]
-    fresh = [change for change in past if _number(change.id) > (since or 0)]
+    past = [change for change in changes if change.target == target and change.number <= until]
+    fresh = [change for change in past if change.number > (since or 0)]
     live = set(replay(past)) if fresh else set()
     for change in fresh:
         if live.intersection(change.added()) or (since is not None and not live.issuperset(change.removed())):
             yield change.id
-
-
-def _number(change_id: str) -> int:
-    return int(change_id[1:])
 
 
 # --- receipts ---------------------------------------------------------------------------------------------------------
@@ -652,74 +634,3 @@ def _found_in(stored: StoredMessage) -> Iterator[dict[str, Any]]:
             grade = PERSON if who == "user" else OUTSIDE_GRADE
             place = str(result.get("session_id", ""))
             yield _made("found", who, grade, why, said, message_id=number, session_id=place)
-
-
-# The contents of a receipt, collected when a turn ends.
-
-
-def entries_in_prompt(
-    store: MemoryStore | None, prompt: str, sections: Sequence[Mapping[str, Any]]
-) -> list[tuple[str, str, str, float | None]]:
-    """Lists the entries that the prompt shows, as (target, key, origin, time)."""
-    found: list[tuple[str, str, str, float | None]] = []
-    for section, text in zip(sections, section_texts(sections, prompt), strict=True):
-        target = section["name"]
-        if store is None or target not in store.targets or not text:
-            continue
-        shown = entries_in(text)
-        try:
-            origins = provenance(shown, store.history(target)[0])
-        except StorageError:
-            origins = {}
-        for entry in shown:
-            known = origins.get(entry)
-            at = known.change.at if known is not None and known.change is not None else None
-            found.append((target, key_of(entry), known.origin if known is not None else "unknown", at))
-    return found
-
-
-def written_in(
-    turn: Sequence[Mapping[str, Any]],
-    toolbox: Toolbox,
-    store: MemoryStore | None,
-    session_id: str,
-    seen: Mapping[str, int],
-) -> list[dict[str, Any]]:
-    """Lists what a turn changed: changes of memory after those `seen`, and successful calls of tools that write."""
-    written: list[dict[str, Any]] = []
-    for target in store.targets if store is not None else ():
-        try:
-            changes = store.history(target)[0] if store is not None else []
-        except StorageError:
-            continue
-        written += [
-            {"kind": "memory", "target": target, "change": each.id, "action": each.action, "by": each.cause.origin}
-            for each in changes
-            if _number(each.id) > seen.get(target, 0) and each.cause.session == session_id
-        ]
-    for message in turn:
-        tool = toolbox.get(str(message.get("name") or "")) if message.get("role") == "tool" else None
-        sink = getattr(tool, "sink", "")
-        if sink and sink not in ALL_TARGETS and _succeeded(message):
-            written.append({"kind": sink, "tool": message["name"], "call": message.get("tool_call_id")})
-    return written
-
-
-def staged_in(turn: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The ids of the pending writes that the tools of a turn created."""
-    texts = [str(message.get("content")) for message in turn if message.get("role") == "tool"]
-    results = [_opened(text) for text in texts if '"staged": true' in text[:200]]
-    return [str(each["pending_id"]) for each in results if "pending_id" in each]
-
-
-def _succeeded(message: Mapping[str, Any]) -> bool:
-    text = str(message.get("content"))
-    return text.startswith('{"success": true') and '"staged": true' not in text[:200]
-
-
-def _opened(text: str) -> dict[str, Any]:
-    try:
-        found = json.JSONDecoder().raw_decode(text)[0]
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -38,6 +38,7 @@ from hermes.session.context import (
     MemoryUpdates,
     Request,
     ReviewCounters,
+    entries_in_prompt,
     held_back,
     is_answer,
     noted,
@@ -51,8 +52,10 @@ from hermes.session.context import (
     shown,
     sizes_of,
     sources_in,
+    staged_in,
     unanswered_calls,
     with_valid_calls,
+    written_in,
 )
 from hermes.session.external import receipt_span, tool_span
 from hermes.session.lifecycle import (
@@ -67,7 +70,7 @@ from hermes.session.lifecycle import (
     what_broke_the_cache,
 )
 from hermes.session.parts import SessionOptions, open_parts
-from hermes.session.receipts import Receipts, entries_in_prompt, staged_in, written_in
+from hermes.session.receipts import Receipts
 from hermes.session.unsaved import KIND, close_quietly, note_of, store
 from hermes.storage.images import IMAGES, public_images, taken_in, without_bytes
 from hermes.storage.ports import OPTIONAL_WAIT
