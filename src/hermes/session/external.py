@@ -87,12 +87,10 @@ _WORKSPACE = "hermes"  # the workspace name that hermes-agent gives to providers
 class External:
     """The memory providers of one session, through which session, compaction and agent notify them."""
 
-    def __init__(self, home: Home, settings: Settings) -> None:
-        self._own_home, self._settings = home, settings
+    def __init__(self, home: Home, settings: Settings, store: MemoryStore | None, notices: Notices) -> None:
+        self._home, self._settings, self._store, self._notices = home, settings, store, notices
         self.manager: MemoryManager | None = None
         self.prompt_block = ""  # the providers' lines for the prompt
-        self.home: Home | None = None
-        self._store: MemoryStore | None = None
         self._session_id = ""
         self._platform = self._parent = self._user = self._call = ""
         self._turns = 0
@@ -101,10 +99,6 @@ class External:
 
     def start(
         self,
-        home: Home,
-        settings: Settings,
-        notices: Notices,
-        store: MemoryStore | None,
         *,
         session_id: str,
         owner: str,
@@ -113,47 +107,46 @@ class External:
         handed: Sequence[MemoryProvider] = (),
     ) -> None:
         """Loads and starts the providers of the settings and those in `handed`; failures become notices."""
-        names = chosen_providers(settings)
-        if not names and not handed:
+        if not chosen_providers(self._settings) and not handed:
             return
         self._session_id, self._platform = session_id, str(identity.get("platform", ""))
         self._parent = str(identity.get("parent_session_id") or "")
         self._user = "" if owner == "local" else owner
-        self.home, self._store = home, store
         self.manager = build_manager(
-            home,
-            settings,
-            names,
-            notices=notices,
-            store=store,
+            self._home,
+            self._settings,
+            notices=self._notices,
+            store=self._store,
             reserved=reserved,
             user=self._user,
             handed=handed,
         )
         given = {key: each for key, each in identity.items() if each}
-        if person := home.person or self._user:
+        if person := self._home.person or self._user:
             given.setdefault("user_id", person)
-        given = {"agent_identity": home.profile or "default", "agent_workspace": _WORKSPACE, **given}
+        given = {"agent_identity": self._home.profile or "default", "agent_workspace": _WORKSPACE, **given}
         self.manager.initialize_all(session_id, **given)
         for problem in self.manager.problems:
-            notices.add("provider", problem)
+            self._notices.add("provider", problem)
         self.prompt_block = _harmless(self.manager.build_system_prompt())
 
-    def follow(self, before: External, home: Home, store: MemoryStore | None) -> bool:
+    def follow(self, before: External) -> bool:
         """Shares the providers of the earlier conversation, until `take_over` moves them here; False if impossible."""
-        if before.manager is None or before.home != home:
+        if before.manager is None or before._home != self._home:
             return False
-        self.manager, self.home, self._store = before.manager, home, store
+        self.manager = before.manager
         self.prompt_block = _harmless(self.manager.build_system_prompt())
         return True
 
-    def take_over(self, before: External, said: Messages, notices: Notices, *, session_id: str, reason: str) -> None:
+    def take_over(self, before: External, said: Messages, *, session_id: str, reason: str) -> None:
         """Ends the earlier conversation for its providers and continues with them here."""
         if self.manager is None or before.manager is not self.manager:
             return
         before.on_session_end(said)
         parent, before.manager = before._session_id, None
-        self.manager.serve(tell=lambda text: notices.add("provider", text), known=lambda: _in_the_prompt(self._store))
+        self.manager.serve(
+            tell=lambda text: self._notices.add("provider", text), known=lambda: _in_the_prompt(self._store)
+        )
         self._platform, self._user = before._platform, before._user
         lineage = parent if reason == "branch" else ""
         self.on_session_switch(session_id, parent_session_id=lineage, reset=reason in ("new", "reset"), reason=reason)
@@ -196,7 +189,7 @@ class External:
         if self._call:
             known |= {"tool_name": "memory", "tool_call_id": self._call}
         if self.manager is None:
-            leave_for_providers(self._own_home, names, written, user=self._user, **known)
+            leave_for_providers(self._home, names, written, user=self._user, **known)
             return
         for call in told(written, **known):
             self.manager.on_memory_write(**call)
@@ -292,7 +285,6 @@ def chosen_providers(settings: Settings) -> list[str]:
 def build_manager(
     home: Home,
     settings: Settings,
-    names: Sequence[str],
     *,
     notices: Notices,
     store: MemoryStore | None = None,
@@ -300,10 +292,10 @@ def build_manager(
     user: str = "",
     handed: Sequence[MemoryProvider] = (),
 ) -> MemoryManager:
-    """Makes a manager with these providers, loaded but not started."""
+    """Makes a manager with the providers of the settings and those in `handed`, loaded but not started."""
     from hermes.providers.discovery import StartingProviders
 
-    opening = StartingProviders(home, settings, names)
+    opening = StartingProviders(home, settings, chosen_providers(settings))
     from hermes.providers.manager import Limits, MemoryManager
 
     manager = MemoryManager(

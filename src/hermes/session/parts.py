@@ -391,6 +391,7 @@ class SessionParts:
     store: MemoryStore | None
     storage: SessionStorage
     external: External
+    notices: Notices  # sentences to show to the person
     cwd: str
     extra: Sequence[Tool]
     toolsets: Collection[str] | None
@@ -401,11 +402,6 @@ class SessionParts:
     def database(self) -> SessionDB:
         """The database in use; see `SessionStorage.database`."""
         return self.storage.database
-
-    @cached_property
-    def notices(self) -> Notices:
-        """Sentences that the session has to show to the person."""
-        return Notices()
 
     @cached_property
     def folders(self) -> TrustedFolders:
@@ -531,12 +527,8 @@ class SessionParts:
         if self.toolsets is not None and "memory" not in self.toolsets:
             return
         before = self.options.follows
-        if before is None or not self.external.follow(before.external, self.home, self.store):
+        if before is None or not self.external.follow(before.external):
             self.external.start(
-                self.home,
-                self.settings,
-                self.notices,
-                self.store,
                 session_id=session_id,
                 owner=self.options.owner,
                 identity=identity,
@@ -684,7 +676,8 @@ def open_parts(
         scope = _project(chosen, project, cwd)
         remembers = not options.skip_memory and any(chosen.flag(switch) for switch in SWITCHES.values())
         store = MemoryStore.open(place, settings=chosen, project=scope) if remembers else None
-        external = External(place, chosen)
+        notices = Notices()
+        external = External(place, chosen, store, notices)
         if store is not None:
             store.watch(external.mirror)
         parts = SessionParts(
@@ -694,6 +687,7 @@ def open_parts(
             store=store,
             storage=storage,
             external=external,
+            notices=notices,
             cwd=cwd or "",
             extra=tools,
             toolsets=toolsets,

@@ -208,7 +208,7 @@ class MemorySession:
             session = cls(parts, session_id, stored)
             if (before := chosen.follows) is not None:
                 session.external.take_over(
-                    before.external, before.context.said(), session.notices, session_id=session.id, reason=chosen.reason
+                    before.external, before.context.said(), session_id=session.id, reason=chosen.reason
                 )
         except BaseException:
             parts.close()

@@ -218,7 +218,7 @@ def memory_deliver(given: ui.Given, context: ui.Context) -> int:
     names, notices = chosen_providers(context.settings), Notices()
     if not names:
         raise SettingsError("there is no external memory to deliver to (`hermes memory setup`)")
-    manager = build_manager(context.home, context.settings, names, notices=notices)
+    manager = build_manager(context.home, context.settings, notices=notices)
     again = manager.take_back()
     manager.initialize_all("deliver", platform="cli", agent_context="flush")
     done = manager.flush(given.seconds)
