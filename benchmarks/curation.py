@@ -42,7 +42,7 @@ def _captured(home: str, log: Log) -> dict[str, Any]:
     store = parts.store or MemoryStore.open(home)
     began = time.perf_counter()
     for turn in log.turns:
-        capture_turn(turn.text, store, parts.memory, None)
+        capture_turn(turn.text, store, parts.memory)
     seconds = time.perf_counter() - began
     live = [entry for target in store.targets for entry in store.entries(target)]
     archived = [each.entry for target in store.targets for each in store.archived(target)]

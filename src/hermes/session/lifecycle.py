@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hermes.conversations.database import SessionDB
-    from hermes.memory.approval import Approvals
-    from hermes.memory.capture import Captured
-    from hermes.memory.entries import Cause
     from hermes.memory.store import MemoryStore
     from hermes.safety.trust import TurnContext
     from hermes.tools.memory import MemoryTool
@@ -73,49 +70,23 @@ def _text(message: Mapping[str, Any]) -> str:
 # It reads only the person's own clean words, so neither recalled memory nor a tool's output can return as a new memory,
 # and a fact that is said a hundred times is one entry.
 
-STAGE = "stage"
 
-
-def capture_turn(
-    said: str, store: MemoryStore, tool: MemoryTool, approvals: Approvals | None, turn: TurnContext = NO_TURN
-) -> list[dict[str, Any]]:
-    """Saves the statements of one message through the memory tool; with `approvals`, stages them there instead."""
+def capture_turn(said: str, store: MemoryStore, tool: MemoryTool, turn: TurnContext = NO_TURN) -> list[dict[str, Any]]:
+    """Saves the statements of one message through the memory tool; returns its results."""
     done = []
     for captured in capture(said):
-        try:
-            if captured.target in store.targets and (result := _keep(captured, store, tool, approvals, turn)):
-                done.append(result)
-        except HermesError:
-            continue  # the statement stays in the conversation, where search finds it
+        target = captured.target
+        with suppress(HermesError):  # the statement stays in the conversation, where search finds it
+            archived = [each.entry for each in store.archived(target) if not each.into]
+            write = placed(captured, [*archived, *store.entries(target)])
+            if write.old_text in archived:  # an archived entry that comes up again is restored before it is corrected
+                store.restore(target, write.old_text, cause=cause_of(turn))
+            if write.action != KNOWN:
+                old = {"old_text": write.old_text} if write.old_text else {}
+                done.append(
+                    tool.call({"target": target, "action": write.action, "content": write.content, **old}, turn)
+                )
     return done
-
-
-def _keep(
-    captured: Captured, store: MemoryStore, tool: MemoryTool, approvals: Approvals | None, turn: TurnContext
-) -> dict[str, Any] | None:
-    target = captured.target
-    archived = [each.entry for each in store.archived(target) if not each.into]
-    write = placed(captured, [*archived, *store.entries(target)])
-    if write.old_text in archived:  # an archived entry that comes up again is restored before it is corrected
-        store.restore(target, write.old_text, cause=cause_of(turn))
-    if write.action == KNOWN:
-        return None
-    operation = {"action": write.action, "content": write.content}
-    operation |= {"old_text": write.old_text} if write.old_text else {}
-    if approvals is None:
-        return tool.call({"target": target, **operation}, turn)
-    return _stage(target, operation, store, approvals, cause_of(turn))
-
-
-def _stage(
-    target: str, operation: dict[str, str], store: MemoryStore, approvals: Approvals, cause: Cause
-) -> dict[str, Any] | None:
-    waiting = [dict(each) for pending in approvals.pending()[0] for each in pending.operations]
-    if operation in waiting:
-        return None
-    store.rehearse(target, [operation], cause=cause)
-    staged = approvals.stage(target, [operation], cause, "memory.capture is stage: the user said so")
-    return {"staged": True, "pending_id": staged.id}
 
 
 # A dated note for each conversation: its goal, its outcome, what was decided and what is open.

@@ -459,14 +459,18 @@ class SessionParts:
         """The memory tool of the session."""
         return self.memory_tool()
 
-    def memory_tool(self) -> MemoryTool:
-        """Makes a memory tool with the approval rules of the settings; a review gets one of its own."""
+    def memory_tool(self, why: str = "") -> MemoryTool:
+        """Makes a memory tool with the approval rules of the settings; `why` makes every write wait."""
         return MemoryTool(
             self.store,
             approvals=Approvals(self.home),
-            approve_all=self.settings.flag("memory.write_approval"),
+            why=why or self._waiting("memory"),
             untrusted=self.settings.text("memory.untrusted_writes"),
         )
+
+    def _waiting(self, kind: str) -> str:
+        """Why each write waits for the person, as the settings say; "" when they do not."""
+        return f"{kind}.write_approval is on" if self.settings.flag(f"{kind}.write_approval") else ""
 
     @cached_property
     def toolbox(self) -> Toolbox:
@@ -628,7 +632,7 @@ class SessionParts:
             name,
             self.skills,
             Approvals(self.home, SKILLS),
-            must_ask=self.settings.flag("skills.write_approval"),
+            why=self._waiting("skills"),
             untrusted=self.settings.text("memory.untrusted_writes"),
         )
 

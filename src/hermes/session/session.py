@@ -59,7 +59,6 @@ from hermes.session.context import (
 )
 from hermes.session.external import receipt_span, tool_span
 from hermes.session.lifecycle import (
-    STAGE,
     begin,
     branch_off,
     capture_turn,
@@ -873,8 +872,9 @@ class MemorySession:
         how = self.settings.text("memory.capture")
         if how == "off" or self.store is None or not said:
             return []
-        approvals = Approvals(self.home) if how == STAGE else None
-        return capture_turn(said, self.store, self._parts.memory, approvals, self.turn_context())
+        why = "memory.capture is stage: the user said so"
+        tool = self._parts.memory_tool(why) if how == "stage" else self._parts.memory
+        return capture_turn(said, self.store, tool, self.turn_context())
 
     def _write_note(self) -> None:
         """Writes the dated note on this conversation, if this process answered anything."""

@@ -39,7 +39,7 @@ _FULL_OR_UNMATCHED = frozenset({"full", "too_long", "no_match", "ambiguous", "mi
 class MemoryTool:
     """The tool `memory`; `store` is None when memory is switched off.
 
-    A write is staged instead of made when a person must agree to every write (`approve_all`), when the scanner cannot
+    A write is staged instead of made when a person must agree to every write (`why` says why), when the scanner cannot
     tell a threat from a harmless note, or when text from outside may have caused it and `untrusted` says so.
     """
 
@@ -55,7 +55,7 @@ class MemoryTool:
         store: MemoryStore | None,
         *,
         approvals: Approvals,
-        approve_all: bool = False,
+        why: str = "",
         untrusted: str = "stage",
     ) -> None:
         if store is not None and "project" in store.targets:
@@ -64,7 +64,7 @@ class MemoryTool:
             self.schema = {**self.schema, "parameters": {**whole, "properties": fields}}
         self._store = store
         self._approvals = approvals
-        self._approve_all = approve_all
+        self._why = why
         self._untrusted = untrusted
         self._refused_in = (0, 0)  # how often the person had spoken, and refusals since
 
@@ -88,7 +88,7 @@ class MemoryTool:
         They are rehearsed before they are staged, so that the model learns of a mistake now, not after an approval.
         """
         cause = cause_of(turn)
-        reasons = ["memory.write_approval is on"] if self._approve_all else []
+        reasons = [self._why] if self._why else []
         new = [each.get("content", "") for each in operations if each["action"] != "remove"]
         decision = decide(target, turn, writes=new, removes=_replaced(store.entries(target), operations))
         if not decision.allowed:
@@ -427,7 +427,7 @@ _KEPT = ("content", "new_string", "file_content")  # arguments of `skill_manage`
 class SkillTool:
     """One of the skill tools as the toolbox needs it; `hermes.skills` does the work.
 
-    With `approvals`, changes wait for a person there: all of them if they `must_ask`, otherwise those that text from
+    With `approvals`, changes wait for a person there: all of them if `why` says so, otherwise those that text from
     outside may have caused, as `untrusted` (stage, refuse or allow) says.
     """
 
@@ -439,13 +439,13 @@ class SkillTool:
         tools: SkillTools,
         approvals: Approvals | None = None,
         *,
-        must_ask: bool = False,
+        why: str = "",
         untrusted: str = "stage",
     ) -> None:
         self._name = name
         self._tools = tools
         self._approvals = approvals if name == MANAGE else None
-        self._must_ask = must_ask
+        self._why = why
         self._untrusted = untrusted
         self.sink = "skills" if name == MANAGE else ""
         self.gates_itself = name == MANAGE  # a pending skill change is stored in a form of its own
@@ -455,7 +455,7 @@ class SkillTool:
         """Runs the tool. A change that must wait is staged, or refused at once if it could never succeed."""
         if self._approvals is None:
             return self._tools.handle(self._name, arguments)
-        reasons = ["skills.write_approval is on"] if self._must_ask else []
+        reasons = [self._why] if self._why else []
         new = [arguments[name] for name in _KEPT if isinstance(arguments.get(name), str)]
         decision = decide("skills", turn, writes=new, removes=_lost(arguments))
         if not decision.allowed and self._untrusted != "allow":
