@@ -79,10 +79,6 @@ def _equal(self: object, other: object) -> bool:
     return _content(self) == _content(other) if type(other) is type(self) else NotImplemented
 
 
-def _hash(self: object) -> int:
-    return hash((type(self), _content(self)))
-
-
 def _represent(self: Any) -> str:
     inside = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._fields)
     return f"{type(self).__name__}({inside})"
@@ -93,7 +89,7 @@ _METHODS = {
     "__setattr__": _refuse_to_change,
     "__delattr__": _refuse_to_change,
     "__eq__": _equal,
-    "__hash__": _hash,
+    "__hash__": lambda self: hash((type(self), _content(self))),
     "__repr__": _represent,
 }
 

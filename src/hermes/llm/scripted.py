@@ -91,17 +91,15 @@ class Scripted(OwnModel):
         if reply.fails is not None:
             raise reply.fails
         answer.reason = reply.reason
-        answer.usage = reply.usage or _estimated(reply, request)
+        sent = [request.system, *(words_of(each.get("content")) for each in request.messages)]
+        answer.usage = reply.usage or Usage(
+            input_tokens=sum(map(estimate, sent)), output_tokens=estimate(reply.text) + estimate(reply.reasoning)
+        )
         yield from answer.finish()
 
 
 def _pieces(text: str) -> Iterator[str]:
     return (text[start : start + _PIECE] for start in range(0, len(text), _PIECE))
-
-
-def _estimated(reply: Reply, request: Request) -> Usage:
-    sent = estimate(request.system) + sum(estimate(words_of(each.get("content"))) for each in request.messages)
-    return Usage(input_tokens=sent, output_tokens=estimate(reply.text) + estimate(reply.reasoning))
 
 
 # A scripted model from a file, so that a whole process can run without a key or a network.

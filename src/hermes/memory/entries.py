@@ -110,7 +110,9 @@ def decode(data: bytes) -> Decoded:
     try:
         text, damage = data.decode("utf-8"), ""
     except UnicodeDecodeError as error:
-        text = _decode_mixed(data)
+        # Valid UTF-8, and the remaining bytes as Windows-1252, which Windows programs write.
+        windows = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in range(0x80, 0x100)}
+        text = data.decode("utf-8", "surrogateescape").translate(windows)
         line = data.count(b"\n", 0, error.start) + 1
         damage = f"byte {error.start:,} (line {line}) is not UTF-8 text"
     if "\0" in text:
@@ -119,12 +121,6 @@ def decode(data: bytes) -> Decoded:
     if f"\r\n{MARK}\r\n" in text and text.count("\n") == text.count("\r\n"):
         text, note = text.replace("\r\n", "\n"), "Windows line ends were read as plain ones"
     return Decoded(text=text, damage=damage, note=note)
-
-
-def _decode_mixed(data: bytes) -> str:
-    """Decodes valid UTF-8 and reads the remaining bytes as Windows-1252, which Windows programs write."""
-    windows = {0xDC00 + byte: bytes([byte]).decode("cp1252", "replace") for byte in range(0x80, 0x100)}
-    return data.decode("utf-8", "surrogateescape").translate(windows)
 
 
 def _decode_utf16(data: bytes) -> Decoded:
@@ -294,13 +290,13 @@ def in_effect(changes: Sequence[Change], now: Fingerprint | None) -> list[Change
     still starts from the state before it.
     """
     following = [*(later.before for later in changes), now][1:]
-    return [change for change, then in zip(changes, following, strict=False) if not _never_happened(change, then)]
-
-
-def _never_happened(change: Change, then: Fingerprint | None) -> bool:
     # Equal bytes in another inode mean that the old content was restored after the change; only the same inode shows
     # that the file was never replaced.
-    return then == change.before and not change.before.same_bytes(change.after)
+    return [
+        change
+        for change, then in zip(changes, following, strict=False)
+        if then != change.before or change.before.same_bytes(change.after)
+    ]
 
 
 def replay(changes: Iterable[Change]) -> tuple[str, ...]:

@@ -262,6 +262,9 @@ class MemoryFile:
         order = max(after, reading.last.order if reading.last else 0) + 1
         told = not (planned.undoes or planned.archived)  # a file name has no room for more than action and cause
         label = label_of(number, planned.action, cause) if told else ""
+        preimage = None  # the file's text, when its entries alone would not give the same bytes back
+        if planned.action == CURATE and seen.data != text.render(reading.entries).encode():
+            preimage = seen.data.decode("utf-8", "surrogateescape")
         written: list[Change] = []
         identity: list[Identity | None] = []
 
@@ -278,7 +281,7 @@ class MemoryFile:
                 undoes=planned.undoes,
                 archived=planned.archived,
                 order=order,
-                preimage=_preimage(seen.data, reading) if planned.action == CURATE else None,
+                preimage=preimage,
             )
             written.append(change)
             records = [to_record(each) for each in (earlier, change) if each is not None]
@@ -363,8 +366,10 @@ class MemoryFile:
         shared, folder = place.shared, place.folder
         old, late, unfinished = shared.leftovers()
         self._untouched.intersection_update(old)
-        if unfinished or old:
-            self._withdraw_if_waiting(place, unfinished + old)
+        # A writer that was killed after its record and before its file leaves the file under a hidden name.
+        last = self._last_change(place) if unfinished or old else None
+        if last is not None and shared.is_waiting(last.after, unfinished + old):
+            place.journal.withdraw(last.id)
         for name in unfinished:
             folder.discard(name)
         if len(old) >= _VERSIONS_KEPT or (old and every_version):
@@ -382,35 +387,23 @@ class MemoryFile:
                 self._merge_late(place, version)
                 folder.discard(name)
 
-    def _withdraw_if_waiting(self, place: LockedFile, names: list[str]) -> None:
-        """A writer that was killed after its record and before its file leaves the file under a hidden name."""
-        last = self._last_change(place)
-        if last is not None and place.shared.is_waiting(last.after, names):
-            place.journal.withdraw(last.id)
-
     def _merge_late(self, place: LockedFile, version: OldVersion) -> None:
         added = version.added()
         decoded = text.decode(added or b"")
         entries = text.parse(decoded.text)
-        if (added is not None and not entries) or (added is None and self._is_recorded(place.journal, version.data)):
+        recorded, now = self._recorded(place.journal), Fingerprint.of(version.data, 0)
+        # Nothing new, or bytes that the history says were once the file, whoever wrote them.
+        if not entries if added is not None else any(change.after.same_bytes(now) for change in recorded):
             return
         try:
-            ours = added is not None and self._is_ours(place.journal, version.then)
-            if decoded.damage or self._oversized(entries) or not ours:
+            # If we did not write this version, somebody was perhaps in the middle of a line when we replaced it.
+            ours = any(not change.foreign and change.after.same_bytes(version.then) for change in recorded)
+            if decoded.damage or self._oversized(entries) or added is None or not ours:
                 self._back_up(place.folder, version.data)
             if added is not None and not decoded.damage and not self._oversized(entries):
                 self._change(place, _appending(entries), Cause(origin=EXTERNAL))
         except WriteRefused:
             self._back_up(place.folder, version.data)
-
-    def _is_recorded(self, journal: Log, data: bytes) -> bool:
-        """Whether the history says that these bytes were once the file, whoever wrote them."""
-        version = Fingerprint.of(data, 0)
-        return any(change.after.same_bytes(version) for change in self._recorded(journal))
-
-    def _is_ours(self, journal: Log, then: Fingerprint) -> bool:
-        """Whether we wrote this version. Else somebody was perhaps in the middle of a line when we replaced it."""
-        return any(not change.foreign and change.after.same_bytes(then) for change in self._recorded(journal))
 
     def _recover_history(self, place: LockedFile, versions: list[OldVersion]) -> None:
         """Writes records again that a power cut took from the end of the journal; the replaced versions prove them."""
@@ -473,11 +466,6 @@ def _withdraw(journal: Log, ids: list[str]) -> None:
         journal.withdraw(*ids)
     except StorageError:
         return  # the history still sees that it did not happen, as long as nobody else changes the file
-
-
-def _preimage(data: bytes, reading: Reading) -> str | None:
-    """The file's text, when its entries alone would not give the same bytes back."""
-    return None if data == text.render(reading.entries).encode() else data.decode("utf-8", "surrogateescape")
 
 
 def _rot(seen: Seen, last: Change | None) -> str:

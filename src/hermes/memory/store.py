@@ -663,19 +663,24 @@ class MemoryStore:
     def undo(self, change_id: str, *, cause: Cause | None = None) -> Written:
         """Takes one change back; the undoing is a change of its own and can be undone too."""
         target, undone = self._find_change(change_id)
-        from_archive = self._archived_before(target, undone)
+        # What was in the archive before the change; undoing it moves these entries back there.
+        from_archive = archive_of(each for each in self.history(target)[0] if each.number < undone.number)
 
         def plan(entries: tuple[str, ...]) -> Plan:
             edits = reverse(undone, entries)
             gone = {edit.before for edit in edits} - {edit.after for edit in edits}
             again = [Leaving(entry=each, reason=f"{undone.id} was undone") for each in from_archive if each in gone]
+            # The exact bytes it replaced, if its entries do not determine them and nothing changed since.
+            data = None
+            if undone.preimage is not None and self.read(target).fingerprint.same_bytes(undone.after):
+                data = undone.preimage.encode("utf-8", "surrogateescape")
             restored = Plan(
                 action="undo",
                 edits=edits,
                 entries=apply_edits(entries, edits),
                 undoes=undone.id,
                 archived=tuple(again),
-                data=_exactly_before(undone, self.read(target)),
+                data=data,
             )
             return fitting(target, restored, entries, self._limits[target], self._room(target))
 
@@ -834,11 +839,6 @@ class MemoryStore:
         count = len(entries) - len(kept)
         return tuple(kept), (f"[{count} more of {FILES[target]} do not fit and are not shown.]",)
 
-    def _archived_before(self, target: str, change: Change) -> frozenset[str]:
-        """Returns what was in the archive before a change; undoing the change moves it back there."""
-        earlier = [each for each in self.history(target)[0] if each.number < change.number]
-        return frozenset(archive_of(earlier))
-
     def _find_change(self, change_id: str) -> tuple[str, Change]:
         for target in self._files:
             for change in self.history(target)[0]:
@@ -882,13 +882,6 @@ def _reading_or_reason(file: MemoryFile) -> Reading | str:
         return file.read()
     except StorageError as error:
         return str(error)
-
-
-def _exactly_before(undone: Change, now: Reading) -> bytes | None:
-    """Returns the exact bytes a change replaced, if its entries do not determine them and nothing changed since."""
-    if undone.preimage is None or not now.fingerprint.same_bytes(undone.after):
-        return None
-    return undone.preimage.encode("utf-8", "surrogateescape")
 
 
 def block(target: str, entries: Sequence[str], used: str) -> str:
