@@ -7,8 +7,11 @@ anything that points at something else ("I like it") are left alone. English onl
 
 from __future__ import annotations
 
+import os
 import re
-from typing import TYPE_CHECKING
+import tomllib
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from hermes.base.claims import replaced
 from hermes.base.values import value
@@ -18,30 +21,28 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(r"[^\s,;()\[\]{}<>\"“”«»]+")
 _EDGES = ".!?:'`*\u2018\u2019\u2026"
-_SMALL = (
-    "a an the is are was were be been being am to of in on at for with and as by from this that these those it its "
-    "i me my we us our you your user user's person they their them he she his her has have had do does did will would "
-    "also please so very really just currently always-on"
-)
-SMALL_WORDS = frozenset(_SMALL.split())
-_NOT = (
-    "not no never don't doesn't didn't isn't aren't won't cannot can't without neither nor stop avoid avoids dislikes"
-)
-NEGATIONS = frozenset(_NOT.split())
-_LIMITING = "only except unless but if when while until instead sometimes rarely occasionally over than rather"
-LIMITING = frozenset(_LIMITING.split())
-_SAME = {
-    "likes": "prefer",
-    "like": "prefer",
-    "wants": "prefer",
-    "want": "prefer",
-    "prefers": "prefer",
-    "favours": "prefer",
-    "favors": "prefer",
-    "using": "use",
-    "uses": "use",
-    "used": "use",
-}
+
+
+@cache
+def table() -> dict[str, Any]:
+    """The words, expressions and forms of `text/capture.toml`."""
+    with open(os.path.join(os.path.dirname(__file__), "text", "capture.toml"), "rb") as file:
+        found = tomllib.load(file)
+    found["words"] = {name: frozenset(words.split()) for name, words in found["words"].items()}
+    found["same"] = {word: same for same, words in found["same"].items() for word in words.split()}
+    return found
+
+
+@cache
+def _expression(source: str) -> re.Pattern[str]:
+    parts = table()["parts"]
+    while (inside := re.search(r"\{([a-z-]+)\}", source)) is not None:
+        source = source.replace(inside[0], parts[inside[1]])
+    return re.compile(source, re.IGNORECASE)
+
+
+def _is(name: str) -> re.Pattern[str]:
+    return _expression(table()["expressions"][name])
 
 
 @value
@@ -63,12 +64,14 @@ def wording_of(entry: str) -> Wording:
     """Reduces an entry to what two entries are compared by: stems, names, negation and limits."""
     tokens = [token.strip(_EDGES) for token in _TOKEN.findall(entry)]
     plain = [(token, token.casefold().replace("\u2019", "'")) for token in tokens if token]
-    meaningful = [(token, word) for token, word in plain if word not in SMALL_WORDS and word not in NEGATIONS]
+    words = table()["words"]
+    unmeaning = words["small"] | words["negations"]
+    meaningful = [(token, word) for token, word in plain if word not in unmeaning]
     return Wording(
         sequence=tuple(word if is_name(token) else stem(word) for token, word in meaningful),
         names=frozenset(token for token, _ in plain if is_name(token)),
-        negated=any(word in NEGATIONS for _, word in plain),
-        limited=frozenset(word for _, word in plain if word in LIMITING),
+        negated=any(word in words["negations"] for _, word in plain),
+        limited=frozenset(word for _, word in plain if word in words["limiting"]),
     )
 
 
@@ -81,7 +84,7 @@ def is_name(token: str) -> bool:
 
 def stem(word: str) -> str:
     """Strips common English endings and maps synonyms such as "likes" and "prefers" to one word."""
-    word = _SAME.get(word.removesuffix("'s"), word.removesuffix("'s"))
+    word = table()["same"].get(word.removesuffix("'s"), word.removesuffix("'s"))
     for ending in ("ing", "es", "ed", "s"):
         if word.endswith(ending) and len(word) > len(ending) + 3:
             return word[: -len(ending)]
@@ -118,82 +121,7 @@ _LONGEST_MESSAGE = 600
 _LONGEST_ENTRY = 200
 _MOST_LINES = 6
 _FEWEST_WORDS = 1
-# Code blocks, quotations, shell prompts, log lines, stack traces and markup: the person did not write these words.
-_PASTED = re.compile(
-    r"```|^\s*(?:>|\$ |\d{4}-\d\d-\d\d[ T]\d|\[?(?:INFO|DEBUG|WARN|ERROR)\b|Traceback|\{|<)", re.MULTILINE
-)
-# A host sends instructions to its model in the same message role; they are not the person's statements.
-_FOR_A_MODEL = re.compile(
-    r"\byou are (?:an?|the)\b.{0,60}\b(?:assistant|agent|model|bot|ai)\b|system prompt|these instructions|^\[\w+\]",
-    re.IGNORECASE,
-)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
-# Words that only lead into a statement ("ok, so actually …"); they are dropped before the forms are tried.
-_OPENING = re.compile(
-    r"^(?:(?:ok(?:ay)?|hi|hello|hey|well|so|thanks|thank you|right|sure|yes|yeah|no|nope|sorry|oh|and|but|also|btw|fyi|"
-    r"by the way|just so you know|for the record|actually|correction|wait|in fact|i meant?|to be clear)\b[\s,:;.!-]*)+",
-    re.IGNORECASE,
-)
-# A clause after the value ("Lyon, because …") is not part of it.
-_ASIDE = re.compile(
-    r"\s*(?:,|;| -|—|\()\s*(?:so|but|because|which|since|though|although|and|it|it's|i|i'm|they)\b.*$", re.IGNORECASE
-)
-_FIRST_PERSON = re.compile(r"\b(?:i|i'm|i'll|i've|i'd|me|my|mine|myself|we|us|our|you've|you)\b", re.IGNORECASE)
-# A value that begins like this describes a state or compares ("my car is getting …") and names nothing lasting.
-_VAGUE = re.compile(
-    r"^(?:like|so|to|not|no|about|a bit|actually|also|just|all|very|really|too|pretty|kind of|more|still|getting|going|"
-    r"being|having|living|doing|making|using|the same|some|any|most|one of|awesome|great|good|fine|amazing|cute|nice|"
-    r"around|approximately)\b",
-    re.IGNORECASE,
-)
-_ASKED = re.compile(
-    r"^(?:please\s+)?(?:remember|note|keep in mind|don't forget|make a note)(?: that\b| of\b|:)\s*", re.IGNORECASE
-)
-_PLEASE = re.compile(
-    r"^(?:please\s+)?(?:from now on|in (?:the )?future|going forward)\b[\s,:]*(?:please\s+)?", re.IGNORECASE
-)
-_DEFINITE = "the|all|some|any|most|each|both|their|his|her|its|every|no"
-_ORDINALS = "first|second|third|other|last|latter|former|previous|next|new|old|idea|look|way|sound|option|result|answer"
-_PRONOUNS = "it|this|that|these|those|them|him|her|you|your|how|what|when|where|why|who"
-_POINTING = rf"(?:{_PRONOUNS}|the (?:{_ORDINALS})|to (?:see|know|hear|ask|think|thank))"
-# "My question is …" holds only for the moment; "always there" and "never seen" are not rules.
-_MOMENTARY = (
-    "question|point|problem|issue|guess|fault|bad|test|build|code|idea|understanding|plan|goal|last|first|next|turn|"
-    "answer|concern|call|chat|conversation|talk|favourite part"
-)
-_NO_RULE = (
-    r"here|there|on|in|at|\w+ing|remember|mind|an?|the|good|nice|fun|happy|ever|again|knew|seen|heard|been|had|saw"
-)
-_TELLING = "said|meant|thought|knew|saw|heard|got|had|did|asked|been|wondered"
-# States of the moment, which would be wrong by the next session; a person can still ask to keep them.
-_PASSING = re.compile(
-    r"\b(?:today|tonight|tomorrow|yesterday|right now|at the moment|currently|for now|this time|again|broken|failing|"
-    r"failed|down|stuck|done|finished|running|slow|red|green|tired|sick|busy|late|back|ready|sure|glad|happy|sorry|"
-    r"wondering|trying|looking|thinking|going to|about to|weird|strange|error)\b|\d\s?%",
-    re.IGNORECASE,
-)
-# An entry that ends in a pronoun points at the conversation and means nothing without it.
-_LEFT_OPEN = re.compile(r"\b(?:it|this|that|them|these|those|here|there|you|too)$", re.IGNORECASE)
-_LIKING = r"i (?:really |always |usually |generally )?(?P<a>prefer|like|love|hate|dislike)"
-# Each form: the sentence as said, the memory file it belongs to, and the entry it becomes.
-_FORMS = (
-    (rf"my (?P<a>(?!(?:{_MOMENTARY})\b)[a-z][a-z' -]{{1,30}}?) (?:is|are) (?P<b>.+)", "user", "User's {a} is {b}"),
-    (r"call me (?P<b>(?-i:[A-Z])[\w'-]*)", "user", "User wants to be called {b}"),
-    (r"i (?P<a>live|am based|study) (?P<p>in|at) (?P<b>.+)", "user", "User {a}s {p} {b}"),
-    (r"i (?P<a>work) (?P<p>in|at|for|as) (?P<b>.+)", "user", "User {a}s {p} {b}"),
-    (r"i(?:'ve| have)? moved to (?P<b>(?-i:[A-Z]).+)", "user", "User moved to {b}"),
-    (rf"{_LIKING} (?!(?:{_POINTING}|{_DEFINITE}|to just)\b)(?P<b>.+)", "user", "User {a}s {b}"),
-    (rf"i (?P<a>always|never) (?P<b>(?!(?:{_TELLING})\b|\w+ed\b)[a-z].+)", "user", "User {a} {b}"),
-    (rf"our (?P<a>(?!(?:{_MOMENTARY})\b)[a-z][\w' -]{{1,40}}?) (?:is|are) (?P<b>.+)", "memory", "Our {a} is {b}"),
-    (
-        r"we (?P<a>use|deploy|host|run|store|ship|build|test) (?!it\b|this\b|that\b|them\b|the same\b|out\b)(?P<b>.+)",
-        "memory",
-        "We {a} {b}",
-    ),
-    (r"we(?:'ve| have)? (?P<a>switched|moved|migrated) (?P<b>(?:from .+ )?to .+)", "memory", "We {a} {b}"),
-    (rf"(?P<a>always|never) (?P<b>(?!(?:{_NO_RULE})\b)[a-z].+)", "memory", "{a} {b}"),
-)
-_CAPTURED = tuple((re.compile(rf"^{form}$", re.IGNORECASE), target, shape) for form, target, shape in _FORMS)
 
 
 @value
@@ -209,7 +137,7 @@ def capture(said: str) -> list[Captured]:
     text = said.strip()
     if not text or len(text) > _LONGEST_MESSAGE or text.count("\n") >= _MOST_LINES:
         return []
-    if _PASTED.search(text) or _FOR_A_MODEL.search(text):
+    if _is("pasted").search(text) or _is("for-a-model").search(text):
         return []
     found = (_of_sentence(sentence.strip()) for sentence in _SENTENCE.split(text))
     return [each for each in found if each is not None]
@@ -239,28 +167,24 @@ def placed(captured: Captured, entries: Sequence[str]) -> Write:
 def _of_sentence(sentence: str) -> Captured | None:
     if sentence.endswith("?") or "[" in sentence or '"' in sentence or "“" in sentence:
         return None
-    plain = _OPENING.sub("", sentence).strip()
-    asked = _ASKED.match(plain)
-    plain = _PLEASE.sub("", plain[asked.end() :] if asked else plain).strip(" .!")
-    for pattern, target, shape in _CAPTURED:
-        found = pattern.match(plain)
+    plain = _is("opening").sub("", sentence).strip()
+    asked = _is("asked").match(plain)
+    plain = _is("please").sub("", plain[asked.end() :] if asked else plain).strip(" .!")
+    for form in table()["forms"]:
+        found = _expression(form["said"]).fullmatch(plain)
         if found is not None:
-            told = _ASIDE.sub("", found["b"])
-            if _FIRST_PERSON.search(told) or _VAGUE.match(told) or (_PASSING.search(told) and not asked):
+            told = _is("aside").sub("", found["b"])
+            passing = _is("passing").search(told) and not asked
+            if _is("first-person").search(told) or _is("vague").match(told) or passing:
                 return None
-            return _kept(target, shape.format(**{**found.groupdict(""), "b": told.strip()}))
-    if asked and len(wording_of(plain).sequence) > _FEWEST_WORDS and not _starts_loosely(plain):
+            return _kept(form["target"], form["entry"].format(**{**found.groupdict(""), "b": told.strip()}))
+    if asked and len(wording_of(plain).sequence) > _FEWEST_WORDS and not _is("loose").match(plain):
         return _kept("memory", plain)
     return None
 
 
-def _starts_loosely(text: str) -> bool:
-    """Whether the text after "remember" is a memory to share ("when we met") or a pronoun, and not a fact to keep."""
-    return re.match(rf"(?:{_POINTING}|to|me|last|our (?:last|chat|talk)|if|about)\b", text, re.IGNORECASE) is not None
-
-
 def _kept(target: str, text: str) -> Captured | None:
-    if len(text) > _LONGEST_ENTRY or _LEFT_OPEN.search(text):
+    if len(text) > _LONGEST_ENTRY or _is("left-open").search(text):
         return None
     entry = _grammar(text[0].upper() + text[1:]).rstrip(" .!,;") + "."
     return Captured(target=target, entry=entry) if len(wording_of(entry).sequence) > _FEWEST_WORDS else None

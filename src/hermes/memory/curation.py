@@ -12,7 +12,7 @@ from hermes.base.claims import replaced, says_changed
 from hermes.base.dates import absolute
 from hermes.base.text import day
 from hermes.base.values import value
-from hermes.memory.capture import NEGATIONS, SMALL_WORDS, covers, wording_of
+from hermes.memory.capture import covers, table, wording_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,37 +21,16 @@ if TYPE_CHECKING:
     from hermes.memory.capture import Fact
 
 CATEGORIES = ("identity", "environment", "project", "lesson")
-_CUES = {
-    "lesson": re.compile(
-        r"\b(?:lesson|learn(?:ed|t)|beware|pitfall|gotcha|workaround|turned out|fails? (?:when|if|unless)|works? only|"
-        r"avoid|do not|don't|never|must not|remember to|instead of|otherwise)\b",
-        re.IGNORECASE,
-    ),
-    "identity": re.compile(
-        r"\b(?:prefers?|likes?|dislikes?|wants?|name is|called|lives in|works (?:as|at|for)|timezone|time zone|speaks|"
-        r"birthday|pronouns?|hobb(?:y|ies)|the user|user's|user is|they (?:are|like|want))\b",
-        re.IGNORECASE,
-    ),
-    "environment": re.compile(
-        r"\b(?:hosts?|servers?|ports?|runs? on|installed|versions?|os|linux|macos|windows|debian|ubuntu|docker|"
-        r"python \d|node \d|path|shell|editor|cluster|machine|laptop|database|ip|dns|proxy|gpu|ssh)\b|(?:^|\s)/\w",
-        re.IGNORECASE,
-    ),
-    "project": re.compile(
-        r"\b(?:project|repo(?:sitory)?|branch|release|deadline|milestone|tests?|build|ci|deploys?|feature|module|api|"
-        r"team|roadmap|sprint|customer|ticket|pull requests?)\b",
-        re.IGNORECASE,
-    ),
-}
 
 
 def category_of(entry: str, target: str) -> str:
     """Returns the category whose cue words the entry has most of; without any, the file decides."""
     if target == "user":
         return "identity"
-    found = {category: len(cue.findall(entry)) for category, cue in _CUES.items()}
+    cues = table()["categories"]
+    found = {category: len(re.findall(cue, entry, re.IGNORECASE)) for category, cue in cues.items()}
     best = max(found.values())
-    return next((category for category in _CUES if found[category] == best), "project") if best else "project"
+    return next(category for category in cues if found[category] == best) if best else "project"
 
 
 # Without a model no entry is reworded: it stays, moves to the archive, or has a relative date replaced.
@@ -288,8 +267,8 @@ def _check_wording(text: str, sources: list[str], *, reworded: bool) -> None:
         raise _Refused(f"it invents {', '.join(sorted(invented))}")
     if lost := names - result.names:
         raise _Refused(f"it would lose {', '.join(sorted(lost))}")
-    known = frozenset().union(*(each.words for each in wordings))
-    if added := result.words - known - SMALL_WORDS - NEGATIONS:
+    known, words = frozenset().union(*(each.words for each in wordings)), table()["words"]
+    if added := result.words - known - words["small"] - words["negations"]:
         raise _Refused(f"it adds words that no entry has: {', '.join(sorted(added))}")
     if reworded and (missing := known - result.words):
         raise _Refused(f"it would lose {', '.join(sorted(missing))}")
