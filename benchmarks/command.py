@@ -141,6 +141,12 @@ def _all(given: argparse.Namespace, context: ui.Context) -> int:
     return ui.OK
 
 
+def recall(path: str, **how: Any) -> Figures:
+    from benchmarks.recall import run
+
+    return run(path, **how)
+
+
 def draw_chart(path: str, figures: Figures, name: str) -> None:
     from benchmarks.chart import draw
 

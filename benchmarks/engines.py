@@ -27,9 +27,10 @@ import psycopg
 
 from benchmarks.corpus import Corpus
 from benchmarks.live_appends import content_bytes
+from benchmarks.recall import fill as fill_haystack
+from benchmarks.recall import haystacks
 from hermes.conversations.database import SessionDB
-from hermes.operations.recall_bench import LIMIT, haystacks
-from hermes.operations.recall_bench import fill as fill_haystack
+from hermes.operations.own_bench import LIMIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -14,11 +14,11 @@ from engines import database_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from benchmarks import recall
 from hermes.base.errors import ExtraMissing, SettingsError
 from hermes.conversations.database import SessionDB
 from hermes.conversations.search import semantic as vectors_module
 from hermes.conversations.search.semantic import ONLY_NEAR, PACKAGE, Embedding, static_vectors
-from hermes.operations import recall_bench as recall
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from benchmarks.corpus import Corpus
 
-from benchmarks import search
+from benchmarks import recall, search
 from hermes.base.errors import SettingsError
 from hermes.conversations.database import SessionDB
-from hermes.operations import recall_bench as recall
 
 if TYPE_CHECKING:
     from collections.abc import Callable

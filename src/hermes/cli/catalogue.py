@@ -81,7 +81,7 @@ def checkout() -> Any:
     if not os.path.isfile(os.path.join(root, "benchmarks", "command.py")):
         raise NotFound(
             "this benchmark runs from a checkout: clone the project and run `bin/hermes bench` there; "
-            "`hermes bench recall` works everywhere"
+            "`hermes bench recall` and `bench self` on your own conversations work everywhere"
         )
     if root not in sys.path:
         sys.path.append(root)

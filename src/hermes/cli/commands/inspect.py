@@ -219,12 +219,10 @@ def figure_lines(figures: dict[str, Any], indent: str = "") -> Iterator[str]:
 
 def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
     if given.path is not None:
-        from hermes.operations.recall_bench import run
-
         more = {"semantic": given.semantic, "pooled": given.pooled, "unanswerable": given.unanswerable}
-        return dict(run(given.path, limit=given.limit, **more))
+        return dict(checkout().recall(given.path, limit=given.limit, **more))
     from hermes.cli.sessions import open_existing
-    from hermes.operations.recall_bench import run_own
+    from hermes.operations.own_bench import run_own
 
     with open_existing(context) as db:
         return run_own(db, questions=given.limit or 200)
@@ -233,7 +231,7 @@ def _recall_figures(given: ui.Given, context: ui.Context) -> dict[str, Any]:
 def bench_self(given: ui.Given, context: ui.Context) -> None:
     """Measures with the person's own conversations whether memory helps, with a model if one is asked for."""
     from hermes.cli.sessions import open_existing
-    from hermes.operations.self_bench import lines, run_self, shares
+    from hermes.operations.own_bench import lines, run_self, shares
     from hermes.session.models import answer, main_model
 
     if given.chart:

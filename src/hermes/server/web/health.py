@@ -14,7 +14,7 @@ from hermes.base.errors import NotFound
 from hermes.base.text import in_words
 from hermes.memory.file import FOLDER
 from hermes.operations.doctor import Options, examine
-from hermes.operations.self_bench import ARMS, run_self
+from hermes.operations.own_bench import ARMS, run_self
 from hermes.operations.status import collect_status
 from hermes.server.web.conversations import name_of
 from hermes.server.web.site import Notice, Page, Redirect, Section, View, address, paged

@@ -1,16 +1,21 @@
-"""Measures whether memory helps a person: replays their questions with memory, without it, and with outdated memory.
+"""Measures memory on a person's own conversations: how well their words are found, and whether that helps.
 
-A question is a sentence the person once asked whose answer had come up before: the reply they got has rare words that
-the question does not have and that occur in a message of an earlier conversation, the evidence. So every figure is
-about the person's own words, and no model is needed to find the questions or to judge what memory shows.
+`run_own` draws a message, makes a question of three of its telling words, and expects the message or its session back.
+That is easier than a question somebody thinks up; it says how well the person's own words and languages are found.
+
+`run_self` replays questions of the person with memory, without it, and with outdated memory. Such a question is a
+sentence they once asked whose answer had come up before: the reply they got has rare words that the question does not
+have and that occur in a message of an earlier conversation, the evidence. So no model is needed to find the questions
+or to judge what memory shows.
 """
 
 from __future__ import annotations
 
 import random
 import re
-from collections import defaultdict
-from dataclasses import dataclass
+import time
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import NotFound
@@ -21,14 +26,141 @@ from hermes.conversations.database import Pages
 from hermes.conversations.retrieval import Criteria
 from hermes.conversations.session_search import SessionSearch
 from hermes.llm.catalogue import cost_of
-from hermes.operations.recall_bench import common_words, percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from hermes.conversations.database import SessionDB
+    from hermes.conversations.search.results import Hit
 
     Ask = Callable[[str, str], str]
+
+LIMIT = 50
+DEPTHS = (1, 5, 10)
+_RECALLED = 20
+
+
+@dataclass(slots=True)
+class Tally:
+    """How deep in the answers what was asked for stands: its session, and its very turn where one is known."""
+
+    questions: int = 0
+    empty: int = 0
+    sessions: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
+    turns: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
+    with_turns: int = 0
+    recalled: float = 0.0  # the share of the wanted turns among the first twenty, summed up
+
+    def count(
+        self,
+        hits: Sequence[Hit],
+        sessions: AbstractSet[str],
+        turns: AbstractSet[Any],
+        key: Callable[[int], Any] = lambda number: number,
+    ) -> None:
+        """`key` says which turn the message of a hit stands for."""
+        self.questions += 1
+        self.empty += not hits
+        self.with_turns += bool(turns)
+        found = list(dict.fromkeys(hit.session_id for hit in hits))
+        said = [key(hit.message_id) for hit in hits[: max(DEPTHS)]]
+        for depth in DEPTHS:
+            self.sessions[depth] += not sessions.isdisjoint(found[:depth])
+            self.turns[depth] += not turns.isdisjoint(said[:depth])
+        self.recalled += len(turns & {key(hit.message_id) for hit in hits[:_RECALLED]}) / max(1, len(turns))
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "questions": self.questions,
+            "empty": self.empty,
+            "session": {f"hit@{depth}": percent(self.sessions[depth], self.questions) for depth in DEPTHS},
+            "turn": {
+                **{f"hit@{depth}": percent(self.turns[depth], self.with_turns) for depth in DEPTHS},
+                f"recall@{_RECALLED}": percent(self.recalled, self.with_turns),
+            },
+        }
+
+
+def percent(part: float, whole: int) -> float:
+    """A share in percent, to one decimal."""
+    return round(100 * part / whole, 1) if whole else 0.0
+
+
+_LETTERS = re.compile(r"[^\W\d_]{3,24}")
+_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]{4,}")
+_KEPT = 20_000  # messages that words are counted in and questions are drawn from
+_ASKED_ABOUT = 3
+ROLES = ("user", "assistant")
+_COMMON = 0.05  # a word in more messages than this tells nothing
+
+
+def run_own(db: SessionDB, *, questions: int = 200, seed: int = 0) -> dict[str, Any]:
+    """hit@k for sessions and messages over questions drawn from what is stored."""
+    chance = random.Random(seed)  # noqa: S311 - reproducible, not secret
+    drawn = _sample(db, chance)
+    if len(drawn) < _ASKED_ABOUT:
+        raise NotFound("there are too few conversations to ask about; `hermes sessions import` brings some in")
+    common = common_words(drawn)
+    chance.shuffle(drawn)
+    tally = Tally()
+    taken: list[float] = []
+    for message_id, session_id, text in drawn:
+        question = _question(text, common, chance)
+        if question is None:
+            continue
+        started = time.thread_time()
+        hits = db.search(question, limit=LIMIT)
+        taken.append((time.thread_time() - started) * 1000)
+        tally.count(hits, {session_id}, {message_id})
+        if tally.questions == questions:
+            break
+    taken.sort()
+    figures = tally.figures() | {"drawn_from_messages": len(drawn)}
+    return {"own_history": figures | {"median_cpu_ms": round(taken[len(taken) // 2], 2) if taken else 0.0}}
+
+
+def _sample(db: SessionDB, chance: random.Random) -> list[tuple[int, str, str]]:
+    """Up to so many messages of all that were said, each as likely as any other."""
+    kept: list[tuple[int, str, str]] = []
+    for number, said in enumerate(_spoken_by(db)):
+        if len(kept) < _KEPT:
+            kept.append(said)
+        elif (place := chance.randrange(number + 1)) < _KEPT:
+            kept[place] = said
+    return kept
+
+
+def _spoken_by(db: SessionDB) -> Iterator[tuple[int, str, str]]:
+    pages = Pages.of_db(db)
+    for session in pages.sessions():
+        for stored in pages.messages(session):
+            text = stored.message.get("content")
+            if stored.role in ROLES and isinstance(text, str) and not stored.damaged:
+                yield stored.id, session.id, text
+
+
+def common_words(drawn: list[tuple[int, str, str]]) -> frozenset[str]:
+    counts: Counter[str] = Counter()
+    for _, _, text in drawn:
+        counts.update(set(_LETTERS.findall(text.lower())))
+    most = max(2.0, _COMMON * len(drawn))
+    return frozenset(word for word, count in counts.items() if count > most)
+
+
+def _question(text: str, common: frozenset[str], chance: random.Random) -> str | None:
+    """Telling words of a message as a question; None when it has too few of them."""
+    runs = _UNSPACED.findall(text)
+    if runs:
+        run_ = chance.choice(runs)
+        start = chance.randrange(len(run_) - 3)
+        return f"{run_[start : start + 6]}?"
+    words = [word for word in dict.fromkeys(_LETTERS.findall(text.lower())) if word not in common | STOP_WORDS]
+    if len(words) < _ASKED_ABOUT:
+        return None
+    first, second, third = chance.sample(words, _ASKED_ABOUT)
+    return f"What did we say about {first}, {second} and {third}?"
+
 
 ARMS = ("without", "memory", "stale", "elsewhere")
 _WORD = re.compile(r"[^\W_][\w.:/@-]*[^\W_]")

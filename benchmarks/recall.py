@@ -1,9 +1,4 @@
-"""How often a question asked verbatim finds its turn and session: on public sets, and on your own history.
-
-A message is drawn, three of its telling words become a question, and the question must bring the message or its
-session back. That is easier than a question somebody thinks up, and it is about the user's own words, languages and
-habits; the figures say how well those are found, not how a public benchmark would come out.
-"""
+"""How often a question of a public set, asked verbatim, finds its turn and session: LoCoMo, LongMemEval, BEAM, CJK."""
 
 from __future__ import annotations
 
@@ -13,29 +8,22 @@ import os
 import random
 import re
 import tempfile
-import time
-from collections import Counter, defaultdict
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from hermes.base import words as english
-from hermes.base.errors import NotFound, SettingsError
+from hermes.base.errors import SettingsError
 from hermes.base.tokens import estimate
-from hermes.conversations.database import Pages, SessionDB
+from hermes.conversations.database import SessionDB
 from hermes.conversations.retrieval import Criteria
 from hermes.conversations.search.semantic import INSTALL, PACKAGE, static_vectors
 from hermes.conversations.session_search import SessionSearch
+from hermes.operations.own_bench import LIMIT, ROLES, Tally, percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterable, Iterator
 
-    from hermes.conversations.search.results import Hit
-
-LIMIT = 50
-DEPTHS = (1, 5, 10)
-_RECALLED = 20
 _CONVERSATIONS = 10
 _FROM_ELSEWHERE = 20
 _FILLED_AT_ONCE = 10
@@ -71,60 +59,22 @@ class Haystack:
 
 
 @dataclass(slots=True)
-class Tally:
-    """How deep in the answers what was asked for stands: its session, and its very turn where one is known."""
+class AnswerTally(Tally):
+    """Counts also what a model gets from `session_search`, and which results are called weak."""
 
-    questions: int = 0
-    empty: int = 0
-    sessions: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
-    turns: dict[int, int] = field(default_factory=lambda: dict.fromkeys(DEPTHS, 0))
-    with_turns: int = 0
-    recalled: float = 0.0  # the share of the wanted turns among the first twenty, summed up
     shown: int = 0  # questions whose evidence `session_search` shows
     tokens: int = 0  # of its answers
     weak: int = 0
     others: int = 0  # questions about another haystack, which has no answer here
     others_weak: int = 0
 
-    def count(
-        self,
-        hits: Sequence[Hit],
-        sessions: AbstractSet[str],
-        turns: AbstractSet[Any],
-        key: Callable[[int], Any] = lambda number: number,
-    ) -> None:
-        """`key` says which turn the message of a hit stands for."""
-        self.questions += 1
-        self.empty += not hits
-        self.with_turns += bool(turns)
-        found = list(dict.fromkeys(hit.session_id for hit in hits))
-        said = [key(hit.message_id) for hit in hits[: max(DEPTHS)]]
-        for depth in DEPTHS:
-            self.sessions[depth] += not sessions.isdisjoint(found[:depth])
-            self.turns[depth] += not turns.isdisjoint(said[:depth])
-        self.recalled += len(turns & {key(hit.message_id) for hit in hits[:_RECALLED]}) / max(1, len(turns))
-
     def figures(self) -> dict[str, Any]:
-        return {
-            "questions": self.questions,
-            "empty": self.empty,
-            "session": {f"hit@{depth}": percent(self.sessions[depth], self.questions) for depth in DEPTHS},
-            "turn": {
-                **{f"hit@{depth}": percent(self.turns[depth], self.with_turns) for depth in DEPTHS},
-                f"recall@{_RECALLED}": percent(self.recalled, self.with_turns),
-            },
-            **self._answers(),
-        }
-
-    def _answers(self) -> dict[str, Any]:
-        """What a model gets from `session_search`; empty when that was not asked."""
-        if not self.tokens:
-            return {}
         weak = {"answerable": percent(self.weak, self.questions)}
         return {
+            **Tally.figures(self),
             "session_search": {
                 "evidence_shown": percent(self.shown, self.with_turns),
-                "tokens": round(self.tokens / self.questions),
+                "tokens": round(self.tokens / max(1, self.questions)),
             },
             "called_weak": weak | ({"from_elsewhere": percent(self.others_weak, self.others)} if self.others else {}),
         }
@@ -150,7 +100,7 @@ def run(
     if pooled is not None:
         found = [_one_store(found, pooled)]
     asked = [Question(text=line, sessions=frozenset(), turns=frozenset()) for line in _lines_of(unanswerable)]
-    tallies: dict[str, Tally] = defaultdict(Tally)
+    tallies: dict[str, AnswerTally] = defaultdict(AnswerTally)
     for number, haystack in enumerate(found):
         others = found[number + 1 :] + found[:number]
         elsewhere = [question for other in others for question in other.questions[:1]][:_FROM_ELSEWHERE]
@@ -165,7 +115,7 @@ def run(
 
 
 def _ask(
-    db: SessionDB, haystack: Haystack, limit: int | None, tallies: dict[str, Tally], elsewhere: list[Question]
+    db: SessionDB, haystack: Haystack, limit: int | None, tallies: dict[str, AnswerTally], elsewhere: list[Question]
 ) -> None:
     turns = fill(db, haystack)
     search = SessionSearch(db)
@@ -199,7 +149,7 @@ def _one_store(found: list[Haystack], least: int) -> Haystack:
         turns = []
         for at in range(_FILLED_AT_ONCE):
             length = len(_SENTENCE.split(chance.choice(texts)))
-            message = {"role": _ROLES[at % 2], "content": " ".join(chance.choices(sentences, k=length))}
+            message = {"role": ROLES[at % 2], "content": " ".join(chance.choices(sentences, k=length))}
             turns.append(Turn(key=f"filler {number}:{at}", message=message))
         sessions[f"filler {number}"] = (chance.choice(moments), turns)
     count = sum(len(turns) for _, turns in sessions.values())
@@ -229,10 +179,6 @@ def fill(db: SessionDB, haystack: Haystack) -> dict[int, str]:
         ids = db.append_many(session, [turn.message for turn in members])
         turns.update(zip(ids, (turn.key for turn in members), strict=True))
     return turns
-
-
-def percent(part: float, whole: int) -> float:
-    return round(100 * part / whole, 1) if whole else 0.0
 
 
 def _load(path: str) -> Any:
@@ -348,78 +294,3 @@ def _moment(text: str, form: str) -> float | None:
         return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
     except ValueError:
         return None
-
-
-_WORD = re.compile(r"[^\W\d_]{3,24}")
-_UNSPACED = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]{4,}")
-_KEPT = 20_000  # messages that words are counted in and questions are drawn from
-_ASKED_ABOUT = 3
-_ROLES = ("user", "assistant")
-_COMMON = 0.05  # a word in more messages than this tells nothing
-
-
-def run_own(db: SessionDB, *, questions: int = 200, seed: int = 0) -> dict[str, Any]:
-    """hit@k for sessions and messages over questions drawn from what is stored."""
-    chance = random.Random(seed)  # noqa: S311 - reproducible, not secret
-    drawn = _sample(db, chance)
-    if len(drawn) < _ASKED_ABOUT:
-        raise NotFound("there are too few conversations to ask about; `hermes sessions import` brings some in")
-    common = common_words(drawn)
-    chance.shuffle(drawn)
-    tally = Tally()
-    taken: list[float] = []
-    for message_id, session_id, text in drawn:
-        question = _question(text, common, chance)
-        if question is None:
-            continue
-        started = time.thread_time()
-        hits = db.search(question, limit=LIMIT)
-        taken.append((time.thread_time() - started) * 1000)
-        tally.count(hits, {session_id}, {message_id})
-        if tally.questions == questions:
-            break
-    taken.sort()
-    figures = tally.figures() | {"drawn_from_messages": len(drawn)}
-    return {"own_history": figures | {"median_cpu_ms": round(taken[len(taken) // 2], 2) if taken else 0.0}}
-
-
-def _sample(db: SessionDB, chance: random.Random) -> list[tuple[int, str, str]]:
-    """Up to so many messages of all that were said, each as likely as any other."""
-    kept: list[tuple[int, str, str]] = []
-    for number, said in enumerate(_spoken_by(db)):
-        if len(kept) < _KEPT:
-            kept.append(said)
-        elif (place := chance.randrange(number + 1)) < _KEPT:
-            kept[place] = said
-    return kept
-
-
-def _spoken_by(db: SessionDB) -> Iterator[tuple[int, str, str]]:
-    pages = Pages.of_db(db)
-    for session in pages.sessions():
-        for stored in pages.messages(session):
-            text = stored.message.get("content")
-            if stored.role in _ROLES and isinstance(text, str) and not stored.damaged:
-                yield stored.id, session.id, text
-
-
-def common_words(drawn: list[tuple[int, str, str]]) -> frozenset[str]:
-    counts: Counter[str] = Counter()
-    for _, _, text in drawn:
-        counts.update(set(_WORD.findall(text.lower())))
-    most = max(2.0, _COMMON * len(drawn))
-    return frozenset(word for word, count in counts.items() if count > most)
-
-
-def _question(text: str, common: frozenset[str], chance: random.Random) -> str | None:
-    """Telling words of a message as a question; None when it has too few of them."""
-    runs = _UNSPACED.findall(text)
-    if runs:
-        run_ = chance.choice(runs)
-        start = chance.randrange(len(run_) - 3)
-        return f"{run_[start : start + 6]}?"
-    words = [word for word in dict.fromkeys(_WORD.findall(text.lower())) if word not in common | english.STOP_WORDS]
-    if len(words) < _ASKED_ABOUT:
-        return None
-    first, second, third = chance.sample(words, _ASKED_ABOUT)
-    return f"What did we say about {first}, {second} and {third}?"
