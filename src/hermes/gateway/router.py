@@ -26,8 +26,7 @@ from hermes.base.errors import (
 from hermes.base.events import Notice, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.base.text import counted
 from hermes.gateway.conversations import ON_REQUEST, spoken
-from hermes.gateway.directory import FORGET, HAND_OVER
-from hermes.gateway.ledger import DONE, NEW, RUNNING
+from hermes.gateway.ledger import DONE, FORGET, HAND_OVER, NEW, RUNNING
 from hermes.gateway.platforms.base import DRAFT, Later, Never
 from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore, usage
@@ -45,8 +44,7 @@ if TYPE_CHECKING:
     from hermes.agent import Agent
     from hermes.base.events import TurnEvent
     from hermes.gateway.conversations import Conversations
-    from hermes.gateway.directory import Directory
-    from hermes.gateway.ledger import Entry, Ledger, Piece
+    from hermes.gateway.ledger import Directory, Entry, Ledger, Piece
     from hermes.gateway.platforms.base import Buttons, Platform
 
 _LOG = logging.getLogger("hermes.gateway")

@@ -20,8 +20,7 @@ from hermes.agent import Agent
 from hermes.base.dates import zone_of
 from hermes.base.errors import HermesError, NotFound, SettingsError, StorageError, WrongKey
 from hermes.gateway.conversations import Conversations, ResetPolicy, chat_key, place_of, private_chat
-from hermes.gateway.directory import Directory
-from hermes.gateway.ledger import FOLDER, Ledger, has_ledger
+from hermes.gateway.ledger import FOLDER, Directory, Ledger, has_ledger
 from hermes.gateway.platforms.base import Later, Never
 from hermes.gateway.platforms.discord import Discord
 from hermes.gateway.platforms.mail import Mail

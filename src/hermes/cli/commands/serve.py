@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
-    from hermes.gateway.directory import Directory
+    from hermes.gateway.ledger import Directory
     from hermes.server.hosts import Change
     from hermes.settings.config import Settings
 
@@ -211,7 +211,7 @@ def gateway_status(given: ui.Given, context: ui.Context) -> int:
 
 def gateway_pair(given: ui.Given, context: ui.Context) -> None:
     """Makes a code that connects a chat account to a person; it is valid once, for an hour."""
-    from hermes.gateway.directory import PAIR
+    from hermes.gateway.ledger import PAIR
 
     with _directory(context) as directory:
         directory.people.home_of(given.name)
@@ -240,8 +240,7 @@ def gateway_people(given: ui.Given, context: ui.Context) -> None:
 @contextmanager
 def _directory(context: ui.Context) -> Iterator[Directory]:
     """Opens the gateway's ledger and its list of accounts for one command."""
-    from hermes.gateway.directory import Directory
-    from hermes.gateway.ledger import Ledger
+    from hermes.gateway.ledger import Directory, Ledger
 
     people = People(context.home)
     ledger = Ledger.open(context.home)

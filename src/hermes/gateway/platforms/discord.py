@@ -26,8 +26,8 @@ from hermes.gateway.platforms.base import (
     open_socket,
     understood,
     units,
+    with_tables_aligned,
 )
-from hermes.gateway.platforms.formatting import with_tables_aligned
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

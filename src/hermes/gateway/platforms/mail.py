@@ -22,8 +22,17 @@ from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
 from hermes.base.errors import SettingsError
-from hermes.gateway.platforms.base import TIMEOUT, Incoming, Later, Never, Platform, in_group, keep_receiving, split
-from hermes.gateway.platforms.formatting import MARKDOWN
+from hermes.gateway.platforms.base import (
+    MARKDOWN,
+    TIMEOUT,
+    Incoming,
+    Later,
+    Never,
+    Platform,
+    in_group,
+    keep_receiving,
+    split,
+)
 from hermes.settings.config import secret
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from hermes.gateway.platforms.base import (
     Connected,
     Incoming,
     Later,
+    Markup,
     Never,
     call_api,
     in_group,
@@ -23,7 +24,6 @@ from hermes.gateway.platforms.base import (
     split,
     understood,
 )
-from hermes.gateway.platforms.formatting import Markup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -16,6 +16,7 @@ from hermes.gateway.platforms.base import (
     TIMEOUT,
     Incoming,
     Later,
+    Markup,
     Never,
     Platform,
     call_api,
@@ -25,7 +26,6 @@ from hermes.gateway.platforms.base import (
     understood,
     units,
 )
-from hermes.gateway.platforms.formatting import Markup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
