@@ -15,10 +15,11 @@ import json
 import re
 import threading
 import time
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol
 
 from hermes.base.errors import HermesError
@@ -31,6 +32,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_COUNTERS = {
+    "hermes_http_requests_total": "Requests by route and status.",
+    "hermes_http_refused_total": "Requests that were refused at the door, by reason.",
+    "hermes_turns_total": "Turns of conversations, by outcome.",
+}
+_HISTOGRAM = "hermes_http_request_seconds"
 # Upper bounds of the histogram's buckets.
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 
@@ -40,57 +47,47 @@ class Metrics:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._requests: dict[tuple[str, str, int], int] = defaultdict(int)
-        self._refused: dict[str, int] = defaultdict(int)
-        self._turns: dict[str, int] = defaultdict(int)
+        self._counts: dict[str, Counter[str]] = {name: Counter() for name in _COUNTERS}  # by labels
         self._buckets = [0] * (len(_SECONDS) + 1)
         self._seconds = 0.0
         self.in_flight = 0
-        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
+        self.gauges: dict[str, tuple[str, Callable[[], float]]] = {
+            "hermes_http_in_flight": ("Requests being answered now.", lambda: self.in_flight)
+        }
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Counts an answered request and its duration."""
         with self._lock:
-            self._requests[method, route, status] += 1
+            labels = f'method="{method}",route="{route}",status="{status}"'
+            self._counts["hermes_http_requests_total"][labels] += 1
             self._buckets[bisect.bisect_left(_SECONDS, seconds)] += 1
             self._seconds += seconds
 
     def refused(self, reason: str) -> None:
         """Counts a request that was refused before any route."""
         with self._lock:
-            self._refused[reason] += 1
+            self._counts["hermes_http_refused_total"][f'reason="{reason}"'] += 1
 
     def turn(self, outcome: str) -> None:
         """Counts a finished turn."""
         with self._lock:
-            self._turns[outcome] += 1
+            self._counts["hermes_turns_total"][f'outcome="{outcome}"'] += 1
 
     def text(self) -> str:
         """All counters in the text format that Prometheus reads."""
+        lines: list[str] = []
         with self._lock:
-            lines = _head("hermes_http_requests_total", "counter", "Requests by route and status.")
-            for (method, route, status), count in sorted(self._requests.items()):
-                labels = f'method="{method}",route="{route}",status="{status}"'
-                lines.append(f"hermes_http_requests_total{{{labels}}} {count}")
-            lines += _head("hermes_http_refused_total", "counter", "Requests that were refused at the door, by reason.")
-            lines += [f'hermes_http_refused_total{{reason="{why}"}} {n}' for why, n in sorted(self._refused.items())]
-            lines += _head("hermes_turns_total", "counter", "Turns of conversations, by outcome.")
-            lines += [f'hermes_turns_total{{outcome="{how}"}} {n}' for how, n in sorted(self._turns.items())]
-            lines += self._histogram()
-        lines += _head("hermes_http_in_flight", "gauge", "Requests being answered now.")
-        lines.append(f"hermes_http_in_flight {self.in_flight}")
+            for name, counts in self._counts.items():
+                lines += _head(name, "counter", _COUNTERS[name])
+                lines += [f"{name}{{{labels}}} {count}" for labels, count in sorted(counts.items())]
+            lines += _head(_HISTOGRAM, "histogram", "How long requests took.")
+            totals = list(accumulate(self._buckets))
+            bounds = (*map(str, _SECONDS), "+Inf")
+            lines += [f'{_HISTOGRAM}_bucket{{le="{le}"}} {n}' for le, n in zip(bounds, totals, strict=True)]
+            lines += [f"{_HISTOGRAM}_sum {self._seconds:.6f}", f"{_HISTOGRAM}_count {totals[-1]}"]
         for name, (about, read) in self.gauges.items():
             lines += [*_head(name, "gauge", about), f"{name} {read():g}"]
         return "\n".join(lines) + "\n"
-
-    def _histogram(self) -> list[str]:
-        name = "hermes_http_request_seconds"
-        lines = _head(name, "histogram", "How long requests took.")
-        total = 0
-        for bound, count in zip((*map(str, _SECONDS), "+Inf"), self._buckets, strict=True):
-            total += count
-            lines.append(f'{name}_bucket{{le="{bound}"}} {total}')
-        return [*lines, f"{name}_sum {self._seconds:.6f}", f"{name}_count {total}"]
 
 
 def _head(name: str, kind: str, about: str) -> list[str]:

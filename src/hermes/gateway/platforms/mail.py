@@ -31,7 +31,6 @@ from hermes.gateway.platforms.base import (
     Platform,
     in_group,
     keep_receiving,
-    split,
 )
 from hermes.settings.config import secret
 
@@ -249,9 +248,6 @@ class Mail(Platform):
             raise (Never(told) if error.smtp_code >= 500 else Later(told, seconds=0)) from None  # noqa: PLR2004 - for good
         except (OSError, smtplib.SMTPException) as error:
             raise Later(f"the mail server {host} cannot be reached ({type(error).__name__})", seconds=0) from None
-
-    def split(self, text: str) -> list[str]:
-        return split(text, self.limit)
 
 
 def _identifier(field: object) -> str:

@@ -18,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any, Self
 
 from hermes.base.errors import HermesError, SettingsError, StorageError
-from hermes.gateway.platforms.base import TIMEOUT, Answer, Incoming, Later, Never, Platform, split
+from hermes.gateway.platforms.base import TIMEOUT, Answer, Incoming, Later, Never, Platform
 from hermes.llm.transport import shared_client
 from hermes.settings.config import secret
 
@@ -138,9 +138,6 @@ class Webhook(Platform):
             return delivery
         told = f"{self._reply_url} answered {answer.status}"
         raise Later(told, seconds=answer.seconds) if answer.passing else Never(told)
-
-    def split(self, text: str) -> list[str]:
-        return split(text, self.limit)
 
     def _signature(self, stamp: str, body: bytes) -> bytes:
         digest = hmac.new(self._secret, f"{stamp}.".encode() + body, hashlib.sha256)
