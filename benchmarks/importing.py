@@ -52,16 +52,15 @@ _IMPORT = """
 import json, os, resource, sys, time
 from hermes.portability.conversations_import import TranscriptImport
 from hermes.portability.transcripts import sources
-from hermes.conversations.recorded_import import RecordedDB
+from hermes.conversations.database import SessionDB
 folder, target, most = sys.argv[1], sys.argv[2], int(sys.argv[3])
 start, cpu = time.perf_counter(), time.process_time()
-with RecordedDB.begin(target) as db:
+with SessionDB.open(target, durability="turn") as db, db.importing(10):
     work = TranscriptImport(db)
     for source in sources(folder):
         work.take(source)
         if most and work.result.messages >= most: os._exit(9)
     result = work.finish()
-    db.complete()
     db.index()
 print(json.dumps([result.messages, time.perf_counter() - start, time.process_time() - cpu,
     resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]))

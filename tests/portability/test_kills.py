@@ -5,22 +5,18 @@ from __future__ import annotations
 import errno
 import json
 import os
-import shutil
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
 import apsw
-import foreign_transcripts as made
 import openclaw_home
 import pytest
-from engines import database_of
 from homes import furnish, tree
 from killing import AT_THE_END, killed
 
-from hermes.base.errors import DamagedFile, LockTimeout, NotFound, StorageError
+from hermes.base.errors import DamagedFile, LockTimeout, StorageError
 from hermes.conversations.database import SessionDB
-from hermes.conversations.recorded_import import RecordedDB
 from hermes.memory.entries import Cause
 from hermes.memory.store import MemoryStore
 from hermes.portability import exchange
@@ -28,8 +24,6 @@ from hermes.portability.archive import merged
 from hermes.portability.exchange import HomeCopy
 from hermes.portability.home import import_home
 from hermes.settings.home import find_home
-from hermes.storage.files import Folder
-from hermes.storage.locks import FileLock
 from soak.common import Options
 from soak.migration import run_scene, state_of
 from soak.migration_scenes import SCENES
@@ -226,111 +220,6 @@ def test_the_old_home_is_kept_whenever_the_new_one_has_come(home: Path, tmp_path
     kept = [home.parent / name for name in os.listdir(home.parent) if ".before-" in name]
     assert len(kept) == 2
     assert before["memories/MEMORY.md"] in [tree(each)["memories/MEMORY.md"] for each in kept]
-
-
-STOPPED = (
-    "from hermes.conversations.database import SessionDB\nreal, count = SessionDB.append_many, []\n"
-    "def append(*given):\n    count.append(1)\n    return real(*given) if len(count) < 3 else os._exit(9)\n"
-    "SessionDB.append_many = append"
-)
-
-
-def half_imported(home: Path, folder: Path) -> None:
-    for number in range(3):
-        records = [made.claude_code_line("user", f"line {n}", 1, sessionId=f"s{number}") for n in range(3000)]
-        made.lines(folder / f"{number}.jsonl", records)
-    killed(home, STOPPED, "sessions", "import", str(folder))
-
-
-@pytest.mark.proves("migration.unfinished", "migration.discarded")
-def test_an_unfinished_import_is_named_and_taken_back(
-    home: Path, hermes: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with SessionDB.open(home / "state.db") as db:
-        db.append(db.create_session(title="Mine"), {"role": "user", "content": "my words"})
-    before = state_of(home)
-    half_imported(home, tmp_path / "big one")
-    resume = f"hermes sessions import '{tmp_path / 'big one'}'"
-    for said in (hermes("status").out, hermes("sessions", "list").err, hermes("doctor", "--offline").out):
-        assert (resume in said, f"{resume} --discard" in said) == (True, True), said
-    (state,) = hermes("status", "--json").json["sessions"]["unfinished"]
-    assert "2 new sessions" in state or "1 new session" in state
-    assert hermes("sessions", "import", "--discard", str(tmp_path)).code == 1
-    shutil.rmtree(tmp_path / "big one")
-    monkeypatch.chdir(tmp_path)
-    assert hermes("sessions", "import", "--discard", "big one", "--json").json["kept"] == 0
-    assert state_of(home) == before
-    assert "was not completed" not in hermes("status").out
-    assert hermes("sessions", "import", "--discard").code == 1
-    assert hermes("sessions", "import").code == 2
-
-
-@pytest.mark.proves("migration.discarded")
-def test_a_conversation_that_went_on_since_stays(home: Path, hermes: Command, tmp_path: Path) -> None:
-    half_imported(home, tmp_path / "big")
-    with SessionDB.open(home / "state.db") as db:
-        (first, *_) = [session.id for session in db.list_sessions() if session.message_count]
-        db.append(first, {"role": "user", "content": "and here is more"})
-    ran = hermes("sessions", "import", "--discard")
-    assert (ran.code, "kept 1 conversation, because" in ran.out) == (0, True)
-    with SessionDB.open(home / "state.db") as db:
-        assert [session.id for session in db.list_sessions()] == [first]
-        assert db.messages(first)[-1].text == "and here is more"
-    assert hermes("sessions", "import", str(tmp_path / "big"), "--json").code == 0
-
-
-@pytest.mark.proves("migration.resumed", "migration.unfinished")
-def test_what_one_run_of_an_import_left_another_completes_or_takes_back(
-    home: Path, hermes: Command, tmp_path: Path
-) -> None:
-    half_imported(home, tmp_path / "big")
-    made.codex(tmp_path / "other")
-    assert hermes("sessions", "import", str(tmp_path / "other")).code == 0
-    assert "was not completed" in hermes("status").out
-    with Folder.create(str(home)) as folder, FileLock(folder, "state.db.import.lock", timeout=1):
-        assert "is running" in hermes("status").out
-        assert "--discard" not in hermes("doctor", "--offline").out  # nobody should end what goes on
-    assert hermes("sessions", "import", str(tmp_path / "big")).code == 0
-    assert "was not completed" not in hermes("status").out
-    with SessionDB.open(home / "state.db") as db:
-        assert db.counts()["messages"] == 9000 + len(db.messages(db.list_sessions(source="codex")[0].id))
-
-
-@pytest.mark.proves("migration.discarded")
-def test_a_session_that_somebody_deleted_is_no_obstacle(home: Path) -> None:
-    with RecordedDB.begin(home / "state.db", name="it") as db:
-        for title in ("One", "Two"):
-            db.append(db.create_session(title=title), {"role": "user", "content": title})
-    with SessionDB.open(home / "state.db") as db:
-        known = db.create_session(title="Known")
-        gone = db.resolve("One")
-        assert gone is not None
-        db.delete(gone.id)
-    with RecordedDB.begin(home / "state.db", name="it") as db:
-        db.rename(known, "Renamed")
-        with pytest.raises(NotFound):
-            db.append_many("nobody", [{"role": "user", "content": "x"}])
-    with SessionDB.open(home / "state.db") as db:
-        db.delete(known)
-    with RecordedDB.begin(home / "state.db", name="it") as db:
-        assert db.take_back() == 0
-        assert db.counts() == {"sessions": 0, "messages": 0}
-
-
-@pytest.mark.proves("migration.discarded")
-def test_vectors_of_a_block_that_was_cut_go_with_it(home: Path) -> None:
-    with SessionDB.open(home / "state.db") as db:
-        session = db.create_session(title="Mine")
-        db.append(session, {"role": "user", "content": "mine"})
-        from hermes.storage.local.schema import add_vectors
-
-        add_vectors(database_of(db))
-    with RecordedDB.begin(home / "state.db", name="it") as db:
-        db.append(session, {"role": "user", "content": "imported"})
-        database_of(db).connection.execute("INSERT INTO vectors SELECT block, 1, 0, x'00' FROM blocks")
-        db.take_back()
-        assert database_of(db).rows("SELECT * FROM vectors") == []
-        assert [message.text for message in db.messages(session)] == ["mine"]
 
 
 @pytest.mark.proves("migration.foreign-log")

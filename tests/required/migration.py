@@ -11,9 +11,11 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "migration.incremental": ("a second run adds only what is new, and does not open what has not changed", "product"),
     "migration.edited": ("a conversation that was edited since becomes a branch; neither wording is lost", "product"),
     "migration.watch": ("--watch goes on bringing in what is new until it is stopped", "product"),
-    "migration.resumed": ("an import that was killed is completed by the next run, without a message twice", "product"),
+    "migration.resumed": (
+        "an import that failed or was killed is completed by the next run, without a message twice",
+        "product",
+    ),
     "migration.goes-on": ("an imported conversation is resumed like any, with a prompt and tools of ours", "product"),
-    "migration.taken-back": ("an import that fails leaves the database as it was", "product"),
     "migration.kills": (
         "a migration killed at any step leaves the home as it was or as migrated, whoever uses it next",
         "product",
@@ -23,11 +25,6 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
         "what somebody else writes while a migration runs is kept; where both write, the migration gives up",
         "product",
     ),
-    "migration.unfinished": (
-        "an unfinished import is named with the commands that complete it and that take it back",
-        "product",
-    ),
-    "migration.discarded": ("an unfinished import is taken back; what went on since stays", "product"),
     "migration.foreign-log": (
         "a foreign database is read with its log, in little memory, hostile ones refused",
         "product",

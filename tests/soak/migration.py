@@ -3,7 +3,7 @@
 A command runs in a process that is killed when it is about to take its n-th step (a file opened for writing, a rename,
 a lock and so on), or at a random moment. Then somebody uses the home as people do; sometimes that is killed too. After
 that, each byte of the home is as before the command or as an undisturbed run leaves it, and nothing around it changed.
-An import of conversations keeps what came in: it is named, and then completed or taken back.
+An import of conversations keeps what came in, and the same command completes it.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Trial:
         while chance.random() < _KILLED_AGAIN:
             _in_a_process(self._place, use, chance.randint(1, min(self.steps, _STEPS_OF_A_USE)))
             outcome.count("killed again")
-        return self._resumed(chance, outcome) if self._scene.keeps else self._whole(use, outcome)
+        return self._resumed(outcome) if self._scene.keeps else self._whole(use, outcome)
 
     def _whole(self, use: tuple[str, ...], outcome: Outcome) -> list[str]:
         said = _said(self._place, use)
@@ -134,20 +134,12 @@ class _Trial:
         was = _differences(self._before, now)
         return [f"after {' '.join(use)} it is between: {was} against before, {_differences(self._after, blurred(now))}"]
 
-    def _resumed(self, chance: Random, outcome: Outcome) -> list[str]:
-        told = "continues it" in _said(self._place, ("status",))[1]
-        if not told:
-            return self._whole(("status",), outcome)
-        if chance.random() < 0.5:
-            outcome.count("taken back")
-            ended = _said(self._place, ("sessions", "import", "--discard"))
-            wanted, now = self._before, state_of(self._place)
-        else:
-            outcome.count("completed")
-            ended = _said(self._place, self._scene.words)
-            wanted, now = self._after, blurred(state_of(self._place))
+    def _resumed(self, outcome: Outcome) -> list[str]:
+        outcome.count("completed")
+        ended = _said(self._place, self._scene.words)
+        now = blurred(state_of(self._place))
         problems = [f"it ended with {ended}"] if ended[0] else []
-        return problems + ([f"it differs: {_differences(wanted, now)}"] if now != wanted else [])
+        return problems + ([f"it differs: {_differences(self._after, now)}"] if now != self._after else [])
 
 
 def state_of(place: Path) -> State:

@@ -12,7 +12,6 @@ from hermes.base.errors import LockTimeout, NotFound, StorageError
 from hermes.conversations.context import Contexts, NewContext, SummaryGraph
 from hermes.conversations.database import Opened, Pages, SessionDB
 from hermes.conversations.maintenance import Maintenance
-from hermes.conversations.recorded_import import RecordedDB, unfinished_imports
 from hermes.conversations.search.semantic import Embedding
 
 if TYPE_CHECKING:
@@ -220,8 +219,6 @@ def test_small_values_keep_their_kind(db: SessionDB) -> None:
         db.set_meta(key, value)
     assert {key: db.get_meta(key) for key in kept} == kept
     assert db.store.meta_from("open:") == [("x", "1"), ("y", "2")]
-    db.store.forget_meta("open:", "y")
-    assert db.store.meta_from("open:") == [("x", "1")]
     db.set_meta("a", None)
     assert db.get_meta("a") is None
 
@@ -266,26 +263,13 @@ def test_nearness_in_meaning_is_found(engine: dict[str, Any]) -> None:
         assert db.search("dog") == []
 
 
-def test_an_import_is_taken_back_without_a_trace(db: SessionDB, engine: dict[str, Any]) -> None:
-    kept = said(db, *(f"before {number}" for number in range(40)), title="Kept")
-    before = (db.get_session(kept), [each.id for each in db.messages(kept)])
-    with RecordedDB.begin(**engine, name="trial", about="hermes import trial") as recorded:
-        with recorded.bulk():
-            recorded.append_many(kept, [{"role": "user", "content": f"imported walrus {n}"} for n in range(50)])
-            recorded.rename(kept, "Renamed")
-            recorded.create_session(title="New")
-            recorded.set_meta("imported", "yes")
-        with pytest.raises(LockTimeout), RecordedDB.begin(**engine, name="second"):
+def test_only_one_import_runs_at_a_time(db: SessionDB, engine: dict[str, Any]) -> None:
+    with SessionDB.open(**engine) as other:
+        with db.importing(0.1), pytest.raises(LockTimeout), other.importing(0.1):
             pass
-        assert [each.running for each in unfinished_imports(db)] == [True]
-        assert recorded.take_back() == 0
-    assert (db.get_session(kept), [each.id for each in db.messages(kept)]) == before
-    assert (db.resolve("New"), db.get_meta("imported"), db.search("walrus")) == (None, None, [])
-    following = db.append(kept, {"role": "user", "content": "later"})
-    assert db.messages(kept)[-1].id == following
-    assert unfinished_imports(db) == []
-    with RecordedDB.begin(**engine, name="second") as recorded:  # the first one has given its place back
-        said(recorded, "and one more")
+        with other.importing(0.1), other.bulk():  # the first one has given its place back
+            said(other, "and one more")
+    assert db.counts()["messages"] == 1
 
 
 def test_figures_tell_what_is_stored(db: SessionDB) -> None:

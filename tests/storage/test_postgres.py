@@ -11,7 +11,6 @@ import pytest
 
 from hermes.base.errors import LockTimeout, StorageError, WriteRefused
 from hermes.conversations.database import SessionDB
-from hermes.conversations.recorded_import import RecordedDB
 from soak import isolation
 from soak.common import Options
 
@@ -67,17 +66,19 @@ def _asked(address: str, person: str | None, sql: str, values: tuple[Any, ...] =
 @pytest.mark.proves("storage.contract")
 def test_an_import_that_goes_on_for_long_keeps_its_place_and_one_that_lost_it_adds_nothing(postgres: str) -> None:
     message = [{"role": "user", "content": "one more"}]
-    with RecordedDB.begin(postgres, owner="importer", name="long") as long:
-        session = long.create_session()
-        _minutes_pass(postgres, 9)
-        long.append_many(session, message)
-        _minutes_pass(postgres, 9)
-        with pytest.raises(LockTimeout), RecordedDB.begin(postgres, owner="importer", name="other"):
-            pass
-        _minutes_pass(postgres, 9)
-        with RecordedDB.begin(postgres, owner="importer", name="other"), pytest.raises(LockTimeout):
-            long.append_many(session, message)
-        assert len(long.messages(session)) == 1
+    with SessionDB.open(postgres, owner="importer") as db, SessionDB.open(postgres, owner="importer") as other:
+        session = db.create_session()
+        with db.importing(0):
+            for _ in range(2):
+                _minutes_pass(postgres, 9)
+                with db.bulk():
+                    db.append_many(session, message)
+            with pytest.raises(LockTimeout), other.importing(0):
+                pass
+            _minutes_pass(postgres, 11)
+            with other.importing(0), pytest.raises(LockTimeout), db.bulk():
+                db.append_many(session, message)
+        assert len(db.messages(session)) == 2
 
 
 def _minutes_pass(address: str, minutes: int) -> None:

@@ -20,7 +20,6 @@ from hermes.conversations.context import Contexts
 from hermes.conversations.database import Opened, Pages, SessionDB
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.receipts import INTACT, TAMPERED
-from hermes.conversations.recorded_import import unfinished_in_words
 from hermes.conversations.retrieval import Criteria, Finder, answer_to
 from hermes.portability.conversations_export import tool_calls
 from hermes.safety.secrets import mask_secrets
@@ -144,7 +143,7 @@ _NO_FIGURES = {
 
 
 def sessions_list(given: ui.Given, context: ui.Context) -> None:
-    """Lists the latest conversations, or with `--all` every session, and imports that were interrupted."""
+    """Lists the latest conversations, or with `--all` every session."""
     db = open_past(context.home)
     if db is None:
         ui.show(given, [], _NONE_YET)
@@ -156,10 +155,7 @@ def sessions_list(given: ui.Given, context: ui.Context) -> None:
             rows.sort(key=lambda session: -session.activity)
         else:
             rows = listed(limit=given.limit, begun=True)
-        unfinished = [] if given.json else unfinished_in_words(db)
     ui.show(given, [as_json(session) for session in rows], *(_table(rows) or ["no conversation matches"]))
-    for words in unfinished:
-        ui.problem(words)
 
 
 def _table(rows: list[Session]) -> list[str]:

@@ -24,7 +24,7 @@ from hermes.storage.ports import BATCH, BULK_BATCH, LARGE_BATCH, OPTIONAL_WAIT, 
 from hermes.storage.records import COMPACTED, PLAIN, REWOUND
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from hermes.conversations.search.reranker import FindReranker
@@ -51,6 +51,7 @@ class SessionDB:
         self._meaning = Meaning(store, semantic)
         self._search = SearchEngine(store, self._meaning, Reranking(reranker))
         self._waiting = 0
+        self._stay: Callable[[], object] = lambda: None  # called in each transaction of an import
         self._users = 1
         self._users_lock = threading.Lock()
 
@@ -146,9 +147,16 @@ class SessionDB:
         bulk, or the next search takes the time.
         """
         with self.store.transaction():
+            self._stay()
             yield
         if self._waiting >= BULK_BATCH:
             self.index()
+
+    @contextlib.contextmanager
+    def importing(self, timeout: float) -> Iterator[None]:
+        """Keeps other imports into these conversations out; raises LockTimeout while one is running."""
+        with self.store.imports.alone(timeout) as self._stay:
+            yield
 
     def index(self) -> int:
         """Brings the full-text index up to date with the messages; every search does this first."""

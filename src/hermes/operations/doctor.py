@@ -19,7 +19,6 @@ from hermes.compaction.engine import BUILT_IN
 from hermes.conversations.database import SessionDB
 from hermes.conversations.maintenance import Maintenance
 from hermes.conversations.receipts import TAMPERED
-from hermes.conversations.recorded_import import unfinished_imports
 from hermes.llm.catalogue import listed_context
 from hermes.llm.client import HttpModel
 from hermes.llm.transport import shared_client
@@ -277,9 +276,6 @@ def _database(path: str, options: Options) -> Iterator[Check]:
             else:
                 remedy = "`hermes doctor --fix` merges it into the file; a program that reads for long may hold it"
                 yield Check("log", WARNING, found, remedy)
-        for each in unfinished_imports(db):
-            if not each.running:
-                yield Check("import", WARNING, each.in_words(), each.remedy())
 
 
 def _receipts_and_background(home: Home) -> Iterator[Check]:

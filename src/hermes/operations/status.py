@@ -15,7 +15,6 @@ from hermes.base.errors import HermesError, NotFound, ProviderError, SettingsErr
 from hermes.base.version import __version__
 from hermes.compaction.engine import BUILT_IN
 from hermes.conversations.maintenance import Maintenance
-from hermes.conversations.recorded_import import unfinished_in_words
 from hermes.memory.store import usage
 from hermes.providers.base import SeparateProcess
 from hermes.providers.config import configured, missing_fields, read_config
@@ -97,7 +96,7 @@ def _sessions(parts: SessionParts, *, count: bool) -> dict[str, Any]:
         recent = parts.database.list_sessions(limit=_RECENT)
         read, sent = (sum(getattr(s, name) for s in recent) for name in ("cache_read_tokens", "input_tokens"))
         upkeep = Maintenance.of_db(parts.database)
-        state = {**upkeep.sizes(), "unfinished": unfinished_in_words(parts.database)}
+        state: dict[str, Any] = upkeep.sizes()
         if count:
             totals = upkeep.totals()
             counted = {name: totals[name] for name in ("conversations", "sessions", "messages")}

@@ -74,7 +74,7 @@ def move(source: SessionDB, target: SessionDB, progress: Callable[[int, int], ob
     with target.store.transaction():
         for name, kept in source.store.meta_from(""):
             target.store.set_meta(name, kept)
-        target.store.undo.put_numbers_back(source.store.undo.numbers())
+        target.store.imports.put_numbers_back(source.store.imports.numbers())
     target.index()
     target.sync()
     for problem in differences(source, target):  # the first one is enough

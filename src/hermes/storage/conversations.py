@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from hermes.storage.images import Images
-    from hermes.storage.ports import Index, Undo, Vectors
+    from hermes.storage.ports import Imports, Index, Vectors
     from hermes.storage.records import Row, StoredMessage
 
     Values = Sequence[Any] | dict[str, Any]
@@ -152,7 +152,7 @@ class Conversations(ABC):
     index: Index
     summaries: Summaries
     maintenance: Maintenance
-    undo: Undo
+    imports: Imports
 
     def __init__(self, database: EngineDatabase, owner: str, number: int) -> None:
         self.database = database
@@ -481,10 +481,6 @@ class Conversations(ABC):
     @abstractmethod
     def meta_from(self, prefix: str) -> list[tuple[str, Any]]:
         """The keys with this prefix and their values, in order; the prefix is removed."""
-
-    @abstractmethod
-    def forget_meta(self, prefix: str, first: str = "") -> None:
-        """Removes the keys with this prefix, from `first` on."""
 
     # --- moves between engines ---------------------------------------------------------------------------------------
 

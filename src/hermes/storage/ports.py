@@ -146,26 +146,17 @@ class Blobs(Protocol):
         """Deletes these images."""
 
 
-class Undo(Protocol):
-    """What an import needs to undo what it added."""
+class Imports(Protocol):
+    """What an import of conversations, and a move to another engine, need besides the conversations."""
+
+    def alone(self, timeout: float) -> AbstractContextManager[Callable[[], None]]:
+        """Keeps other imports into the same place out; gives a function to call in each transaction, to stay."""
 
     def numbers(self) -> dict[str, int]:
         """The last numbers given out to sessions and blocks."""
 
     def put_numbers_back(self, numbers: Mapping[str, int]) -> None:
-        """Frees the numbers given out since, unless others have been given later ones."""
-
-    def session_row(self, session_id: str) -> dict[str, Any] | None:
-        """All that is stored in a session's row."""
-
-    def cut(self, row: Mapping[str, Any]) -> None:
-        """Restores a session to this row, without the messages that came later."""
-
-    def alone(self, timeout: float) -> AbstractContextManager[Callable[[], None] | None]:
-        """Keeps other imports into the same place out; if it gives a function, call it in each transaction to stay."""
-
-    def is_running(self) -> bool:
-        """Whether an import holds the place."""
+        """Continues from these numbers, unless later ones have been given out."""
 
 
 class Whole(NamedTuple):

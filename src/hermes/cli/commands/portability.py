@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import os
-import shlex
 import sys
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.dates import since, until
-from hermes.base.errors import ForeignSettings, HermesError, LockTimeout, NotFound, SettingsError, StorageError
+from hermes.base.errors import ForeignSettings, LockTimeout, NotFound, SettingsError, StorageError
 from hermes.base.text import counted
 from hermes.cli import ui
 from hermes.cli.sessions import named, open_existing, settle
 from hermes.compaction.messages import renumbered
 from hermes.conversations.database import Pages, SessionDB
 from hermes.conversations.maintenance import Maintenance
-from hermes.conversations.recorded_import import RecordedDB, unfinished_imports
 from hermes.conversations.retrieval import unmasked
 from hermes.portability.archive import ENCRYPTED, ArchiveReader, Key, Lock
 from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, MarkdownWriter
@@ -44,12 +41,11 @@ from hermes.portability.home import carry_out as apply
 from hermes.portability.move import at_hand
 from hermes.portability.openclaw import Migration, is_running, plan_cleanup
 from hermes.portability.plan import Options
-from hermes.portability.transcripts import FORMATS, JSONL, check_name, recognised, sources
+from hermes.portability.transcripts import JSONL, check_name, recognised, sources
 from hermes.safety.secrets import mask_secrets
 from hermes.settings.config import conversations_of, load_settings
 from hermes.settings.home import DATABASE, named_project
 from hermes.storage.local.database import HERMES_AGENT, foreign_program
-from hermes.storage.ports import is_address
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -362,19 +358,16 @@ def _output(path: str | None, *, replace: bool) -> Iterator[TextIO]:
 _DAY = 86_400  # seconds
 
 
+_OTHER_IMPORT = 10  # seconds to wait for it
 _MANY = 10_000  # an import of so many messages merges the index at its end
 
 
 def sessions_import(given: ui.Given, context: ui.Context) -> int:
-    """Imports conversations of other programs, watches for new ones, or discards an unfinished import."""
+    """Imports conversations of other programs, once or again and again."""
     if not 0 < given.interval <= _DAY:
         raise SettingsError(f"--interval {given.interval:g}: expected seconds, more than 0 and at most a day")
-    form = given.format or (_format_of(given.file) if given.file else None)
-    if given.discard:
-        _discard(given, context)
-    elif given.file is None:
-        raise SettingsError("name a file, a folder, claude-code or codex (`hermes sessions import --help`)")
-    elif given.watch:
+    form = given.format or _format_of(given.file)
+    if given.watch:
         _watch(given, context)
     elif form == HERMES_AGENT and os.path.isfile(given.file):
         _import_database(given, context)
@@ -403,7 +396,7 @@ def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Importe
     size, project = sum(source.size() for source in found), named_project(given.project) if given.project else None
     try:
         with (
-            _taken_back_on_failure(given, context) as db,
+            _importing(context) as db,
             ui.Progress("importing", size, unit=" bytes") as progress,
         ):
             work = TranscriptImport(db, project=project, on_bytes=progress.update)
@@ -411,11 +404,11 @@ def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Importe
                 _take(db, work, source)
             return work.finish()
     except KeyboardInterrupt:
-        ui.problem("stopped; the same command continues from here, and --discard undoes it")
+        ui.problem("stopped; the same command continues from here")
         raise
 
 
-def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
+def _take(db: SessionDB, work: TranscriptImport, source: Source) -> None:
     """Imports one file of a folder with the reader for its format."""
     if source.format == HERMES_AGENT:
         from hermes.portability.hermes_agent import import_hermes_agent
@@ -437,31 +430,18 @@ def _take(db: RecordedDB, work: TranscriptImport, source: Source) -> None:
 
 
 @contextmanager
-def _taken_back_on_failure(given: ui.Given, context: ui.Context) -> Iterator[RecordedDB]:
-    """Undoes an import that fails. If the person stops it, what is stored stays and the next run continues."""
-    where, name = conversations_of(context.home), _name_of_import(given.file)
-    command = ["hermes", "sessions", "import", _place(given.file)]  # continues it after an interruption
-    for option in ("format", "project"):
-        if chosen := getattr(given, option):
-            command += [f"--{option}", chosen]
-    with RecordedDB.begin(**where, name=name, about=shlex.join(command)) as db:
+def _importing(context: ui.Context) -> Iterator[SessionDB]:
+    """Opens the conversations for one import at a time. What came in before it fails or is stopped stays."""
+    with SessionDB.open(**conversations_of(context.home), durability="turn") as db, db.importing(_OTHER_IMPORT):
         before = db.counts()["messages"]
         try:
             yield db
-        except (HermesError, OSError, ValueError, MemoryError) as error:
-            try:
-                db.take_back()
-            except StorageError as second:  # for example a full disk, which may have failed the import too
-                raise StorageError(
-                    f"{error}; what was stored until then could not be taken back ({second}); "
-                    "remove the cause and run the same command again, which completes it"
-                ) from error
-            raise
-        db.complete()
+        except StorageError as error:
+            raise StorageError(f"{error}; remove the cause, and the same command continues the import") from error
         _settle_index(db, many=db.counts()["messages"] - before >= _MANY)
 
 
-def _settle_index(db: RecordedDB, *, many: bool) -> None:
+def _settle_index(db: SessionDB, *, many: bool) -> None:
     """Indexes waiting messages, and merges the index after many: a search has to look into each of its pieces."""
     try:
         db.index()
@@ -524,7 +504,7 @@ def _import_lines(given: ui.Given, context: ui.Context) -> int:
     with (
         _input(given.file) as (file, size),
         ui.Progress("importing", size, unit=" bytes") as progress,
-        _taken_back_on_failure(given, context) as db,
+        _importing(context) as db,
     ):
         importer = Importer(db, source=given.source, title=title, on_bytes=progress.update, renumbered=renumbered)
         result = importer.read(file)
@@ -554,7 +534,7 @@ def _import_database(given: ui.Given, context: ui.Context) -> None:
                 counts, kept = adopt_hermes_agent(ours, copy, progress.stage)
                 copy.swap()
         else:
-            with _taken_back_on_failure(given, context) as db:
+            with _importing(context) as db:
                 counts = import_hermes_agent(given.file, db, progress.stage)
     original = [f"the original is kept as {kept}"] if kept else []
     document = {**ui.pick(counts, "sessions", "messages", "known"), "original": kept}
@@ -573,37 +553,3 @@ def _input(path: str) -> Iterator[tuple[BinaryIO, int]]:
         raise NotFound(f"there is no file {path}") from error
     except OSError as error:
         raise StorageError(f"{path} cannot be read: {error.strerror}") from error
-
-
-def _name_of_import(file: str) -> str:
-    """A name that depends only on the source, so that the same import is recognised from any folder."""
-    return hashlib.sha256(_place(file).encode("utf-8", "surrogateescape")).hexdigest()[:16]
-
-
-def _place(file: str) -> str:
-    """The absolute path of a source, which need not exist any more; `-` and names of programs stay unchanged."""
-    is_name = file == "-" or (file in FORMATS and not os.path.exists(file))
-    return file if is_name else os.path.realpath(file)
-
-
-def _discard(given: ui.Given, context: ui.Context) -> None:
-    """Undoes unfinished imports; conversations that continued here after the import stay."""
-    where, chosen = conversations_of(context.home), []
-    if is_address(where["path"]) or os.path.exists(where["path"]):
-        with SessionDB.open(**where) as db:
-            chosen = unfinished_imports(db)
-    if given.file is not None:
-        chosen = [each for each in chosen if each.name == _name_of_import(given.file)]
-    if not chosen:
-        raise NotFound(f"there is no unfinished import{f' of {given.file}' if given.file else ''} to discard")
-    kept = 0
-    for each in chosen:
-        with RecordedDB.begin(**where, name=each.name) as recorded:
-            kept += recorded.take_back()
-            recorded.sync()
-    messages, sessions = (sum(getattr(each, name) for each in chosen) for name in ("messages", "sessions"))
-    lines = [f"discarded {counted(each.messages, 'message')} of `{each.about}`" for each in chosen]
-    if kept:
-        lines.append(f"kept {counted(kept, 'conversation')}, because they went on here after the import")
-    document = {"imports": [each.about for each in chosen], "messages": messages, "sessions": sessions, "kept": kept}
-    ui.show(given, document, *lines)

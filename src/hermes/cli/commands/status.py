@@ -37,8 +37,6 @@ def _session_lines(state: dict[str, Any]) -> Iterator[str]:
         yield f"sessions  {held}{size}"
         grown = (f"{counted(each['messages'], 'message')} in {each['month']}" for each in state["by_month"])
         yield f"growth    {', '.join(grown) or 'nothing yet'}"
-    for words in state.get("unfinished", ()):
-        yield f"          ! {words}"
     for each in state["unsaved"]:
         now = each.get("problem") or ("open now" if each["open"] else "the next session adds it")
         yield f"          ! 1 conversation is not in state.db: {each['file']} ({now})"

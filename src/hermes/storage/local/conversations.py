@@ -32,7 +32,7 @@ from hermes.storage.local.damage import (
 from hermes.storage.local.database import REPAIR, Database, all_rows, one_row
 from hermes.storage.local.index import FullText, LocalVectors, remove_rows, segments, set_title
 from hermes.storage.local.schema import WITH_IMAGES, add_images, add_summaries, migrate
-from hermes.storage.locks import FileLock, is_held
+from hermes.storage.locks import FileLock
 from hermes.storage.ports import SAID, TITLES, TOOLS
 from hermes.storage.records import (
     BLOCK,
@@ -48,7 +48,7 @@ from hermes.storage.records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from hermes.storage.ports import Durability, Summary
     from hermes.storage.records import Row, StoredMessage
@@ -90,10 +90,6 @@ _ANY_POINTER = f"""
     SELECT 1 FROM {MESSAGES} WHERE b.owner = ? AND b.session = ?
         AND (instr(m.extra, '"compaction":true') OR instr(m.extra, '"copy_of":')) LIMIT 1
 """  # noqa: S608 - ours
-_LATER = """
-    SELECT m.id FROM blocks b CROSS JOIN messages m ON m.id BETWEEN (b.block << 5) AND (b.block << 5) + 31
-    WHERE b.session = ? AND b.block >= ? AND m.id > ?
-"""
 _KEEP_META = "INSERT OR REPLACE INTO state_meta (key, value) VALUES (?, ?)"
 _IMPORT_LOCK = ".import.lock"
 
@@ -110,7 +106,7 @@ class LocalConversations(Conversations):
         self.index = FullText(database, owner_key)
         self.summaries = LocalSummaries(database, owner_key)
         self.maintenance = LocalMaintenance(database, owner_key)
-        self.undo = LocalUndo(self, owner_key)
+        self.imports = LocalImports(self)
 
     @classmethod
     def open(
@@ -339,30 +335,26 @@ class LocalConversations(Conversations):
                 connection.execute(_KEEP_META, (f"{self._owner}:{key}", value))
 
     def meta_from(self, prefix: str) -> list[tuple[str, Any]]:
-        first, behind = self._keys(prefix)
+        first = f"{self._owner}:{prefix}"
+        behind = first[:-1] + chr(ord(first[-1]) + 1)  # the first key after those with this prefix
         rows = self.database.rows(
             "SELECT key, value FROM state_meta WHERE key >= ? AND key < ? ORDER BY key", (first, behind)
         )
         return [(key.removeprefix(first), kept) for key, kept in rows]
 
-    def forget_meta(self, prefix: str, first: str = "") -> None:
-        start, behind = self._keys(prefix)
-        self.database.run("DELETE FROM state_meta WHERE key >= ? AND key < ?", (start + first, behind))
 
-    def _keys(self, prefix: str) -> tuple[str, str]:
-        """The range of stored keys with this prefix: the first one, and the first one after them."""
-        start = f"{self._owner}:{prefix}"
-        return start, start[:-1] + chr(ord(start[-1]) + 1)
+class LocalImports:
+    """Keeps imports apart with a lock beside the file."""
 
-
-class LocalUndo:
-    """Undoes what an import added to the file."""
-
-    def __init__(self, store: LocalConversations, owner: int) -> None:
+    def __init__(self, store: LocalConversations) -> None:
         self._database = store.database
-        self._owner = owner
         self._folder, name = os.path.split(store.place)
         self._lock = name + _IMPORT_LOCK
+
+    @contextlib.contextmanager
+    def alone(self, timeout: float) -> Iterator[Callable[[], None]]:
+        with Folder.create(self._folder) as folder, FileLock(folder, self._lock, timeout=timeout):
+            yield lambda: None
 
     def numbers(self) -> dict[str, int]:
         return dict(self._database.rows("SELECT name, seq FROM sqlite_sequence"))
@@ -373,39 +365,6 @@ class LocalUndo:
                 used = one_row(connection, f"SELECT max({column}) FROM {table}")[0] or 0  # noqa: S608 - names are ours
                 number = max(used, numbers.get(table, 0))
                 connection.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (number, table))
-
-    def session_row(self, session_id: str) -> dict[str, Any] | None:
-        names = [row[1] for row in self._database.rows("PRAGMA table_info(sessions)")]
-        row = self._database.row("SELECT * FROM sessions WHERE owner = ? AND id = ?", (self._owner, session_id))
-        return None if row is None else dict(zip(names, row, strict=True))
-
-    def cut(self, row: Mapping[str, Any]) -> None:
-        last, key = row["last_id"], row["key"]
-        with self._database.writing() as connection:
-            later = [i for (i,) in all_rows(connection, _LATER, (key, last >> BLOCK_BITS, last))]
-            remove_rows(connection, later)
-            connection.executemany("DELETE FROM messages WHERE id = ?", [(i,) for i in later])
-            block = last >> BLOCK_BITS
-            connection.execute("DELETE FROM blocks WHERE session = ? AND block > ?", (key, block if last else -1))
-            if one_row(connection, "SELECT 1 FROM sqlite_schema WHERE name = 'vectors'"):
-                connection.execute("DELETE FROM vectors WHERE block = ?", (block,))
-            set_title(connection, key, row["owner"], row["title"])
-            # Earlier messages may have been indexed since and must not be indexed again: `indexed_id` is only lowered.
-            names = [name for name in row if name not in ("key", "owner", "id", "indexed_id", "waiting")]
-            put_back = ", ".join(f"{name} = ?" for name in names)
-            connection.execute(
-                f"UPDATE sessions SET {put_back}, indexed_id = min(indexed_id, ?) WHERE key = ?",  # noqa: S608 - names are ours
-                (*(row[name] for name in names), last, key),
-            )
-
-    @contextlib.contextmanager
-    def alone(self, timeout: float) -> Iterator[None]:
-        with Folder.create(self._folder) as folder, FileLock(folder, self._lock, timeout=timeout):
-            yield
-
-    def is_running(self) -> bool:
-        with Folder.create(self._folder) as folder:
-            return is_held(folder, self._lock)
 
 
 def owner_key(database: Database, owner: str) -> int:

@@ -7,7 +7,6 @@ stored as bytes, because PostgreSQL's text cannot contain the character NUL.
 from __future__ import annotations
 
 import contextlib
-import json
 import struct
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -110,7 +109,7 @@ class PostgresConversations(Conversations):
         self.index = PostgresIndex(database, self._words)
         self.summaries = PostgresSummaries(database, self._person)
         self.maintenance = PostgresMaintenance(database, self._person)
-        self.undo = PostgresUndo(self)
+        self.imports = PostgresImports(database)
 
     @classmethod
     def open(cls, address: str, *, owner: str, wait: float | None = None) -> Self:
@@ -314,10 +313,6 @@ class PostgresConversations(Conversations):
         rows = self.database.rows(wanted, (self._person, prefix))
         return [(key.removeprefix(prefix), _opened(kind, value)) for key, kind, value in rows]
 
-    def forget_meta(self, prefix: str, first: str = "") -> None:
-        gone = "DELETE FROM meta WHERE person = %s AND starts_with(key, %s) AND key >= %s"
-        self.database.run(gone, (self._person, prefix, prefix + first))
-
     def words_of(self, ids: Sequence[int]) -> dict[str, list[str]]:
         """The indexed words of messages that are about to be removed, by kind; `forget_words` takes them afterwards."""
         if not ids:
@@ -371,13 +366,26 @@ def _opened(kind: str, value: bytes) -> Any:
             return struct.unpack("<d", value)[0]
 
 
-class PostgresUndo:
-    """Undoes what an import added to the person's conversations."""
+class PostgresImports:
+    """Keeps imports apart with a lease, because a lock would occupy a connection for as long as the import runs."""
 
-    def __init__(self, store: PostgresConversations) -> None:
-        self._store = store
-        self._database = store.database
-        self._person = store.database.person
+    def __init__(self, database: PersonDatabase) -> None:
+        self._database = database
+        self._person = database.person
+
+    @contextlib.contextmanager
+    def alone(self, timeout: float) -> Iterator[Callable[[], None]]:
+        lease = PostgresLease(self._database, _IMPORTING, _LEASE_SECONDS)
+
+        def renew() -> None:
+            if not lease.take():
+                raise LockTimeout("another import into these conversations is running; wait until it has ended")
+
+        renew()
+        try:
+            yield renew
+        finally:
+            lease.give_back()
 
     def numbers(self) -> dict[str, int]:
         row = self._database.row("SELECT last_session, last_block FROM people WHERE person = %s", (self._person,))
@@ -392,52 +400,6 @@ class PostgresUndo:
         """
         values = {"person": self._person, "sessions": numbers.get("sessions", 0), "blocks": numbers.get("blocks", 0)}
         self._database.run(back, values)
-
-    def session_row(self, session_id: str) -> dict[str, Any] | None:
-        wanted = "SELECT row_to_json(s)::text FROM sessions s WHERE person = %s AND id = %s"
-        row = self._database.row(wanted, (self._person, session_id))
-        return json.loads(row[0]) if row else None
-
-    def cut(self, row: Mapping[str, Any]) -> None:
-        last, mine = row["last_id"], (self._person, row["key"])
-        block = last >> BLOCK_BITS
-        with self._database.writing() as connection:
-            later = self._database.column(_MESSAGES_OF, (*mine, last))
-            words = self._store.words_of(later)
-            connection.execute("DELETE FROM messages WHERE person = %s AND id = ANY(%s)", (self._person, later))
-            connection.execute("DELETE FROM vectors WHERE person = %s AND block = %s", (self._person, block))
-            connection.execute(
-                "DELETE FROM blocks WHERE person = %s AND session = %s AND block > %s", (*mine, block if last else -1)
-            )
-            names = [name for name in row if name not in ("person", "key", "id", "title_words", "embedded_id")]
-            put_back = ", ".join(f"{name} = %s" for name in names)
-            connection.execute(
-                f"UPDATE sessions SET {put_back}, embedded_id = least(embedded_id, %s) WHERE person = %s AND key = %s",
-                (*(row[name] for name in names), last, *mine),
-            )
-            self._store.index_title(row["key"], row["title"])
-            self._store.forget_words(words)
-
-    @contextlib.contextmanager
-    def alone(self, timeout: float) -> Iterator[Callable[[], None]]:
-        """Takes a lease, because a lock would occupy a connection for as long as the import runs."""
-        lease = self._lease()
-
-        def renew() -> None:
-            if not lease.take():
-                raise LockTimeout("another import into these conversations is running; wait until it has ended")
-
-        renew()
-        try:
-            yield renew
-        finally:
-            lease.give_back()
-
-    def is_running(self) -> bool:
-        return self._lease().is_taken()
-
-    def _lease(self) -> PostgresLease:
-        return PostgresLease(self._database, _IMPORTING, _LEASE_SECONDS)
 
 
 # Images, the summaries that a context engine keeps, and the size of a person's conversations in PostgreSQL.
