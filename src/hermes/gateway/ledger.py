@@ -199,17 +199,10 @@ class Ledger:
 
     def pieces(self, number: int) -> list[Piece]:
         """The pieces still to be delivered, in order."""
-        rows = self.database.rows(
-            "SELECT piece, text, sent, buttons FROM outbox WHERE message = ? ORDER BY piece", (number,)
-        )
+        found = "SELECT piece, text, sent, buttons FROM outbox WHERE message = ? ORDER BY piece"
         return [
-            Piece(
-                number=row[0],
-                text=row[1],
-                sent=row[2],
-                buttons=tuple((each[0], each[1]) for each in json.loads(row[3])),
-            )
-            for row in rows
+            Piece(number=piece, text=text, sent=sent, buttons=tuple((each[0], each[1]) for each in json.loads(buttons)))
+            for piece, text, sent, buttons in self.database.rows(found, (number,))
         ]
 
     def sent(self, number: int, piece: int, sent: str) -> None:
@@ -254,15 +247,18 @@ class Ledger:
 
     def chat(self, key: str) -> Chat | None:
         """The chat with this key; None if nobody has had a turn there."""
-        row = self.database.row("SELECT lane, person, session, active FROM chats WHERE lane = ?", (key,))
-        return Chat(key=row[0], person=row[1], session=row[2], active=row[3]) if row else None
+        return next(iter(self._chats("lane = ?", key)), None)
 
     def chats(self, person: str = "") -> list[Chat]:
         """All chats with their sessions, the most recent first."""
-        rows = self.database.rows(
-            "SELECT lane, person, session, active FROM chats WHERE ? IN ('', person) ORDER BY active DESC", (person,)
-        )
-        return [Chat(key=row[0], person=row[1], session=row[2], active=row[3]) for row in rows]
+        return self._chats("? IN ('', person)", person)
+
+    def _chats(self, condition: str, wanted: str) -> list[Chat]:
+        found = f"SELECT lane, person, session, active FROM chats WHERE {condition} ORDER BY active DESC"  # noqa: S608 - our own
+        return [
+            Chat(key=row[0], person=row[1], session=row[2], active=row[3])
+            for row in self.database.rows(found, (wanted,))
+        ]
 
     def move(self, session: str, chat: Chat) -> None:
         """Continues a conversation in another chat, and only there."""
@@ -320,20 +316,9 @@ def _written(message: Incoming) -> str:
 
 
 def _entry(row: Any) -> Entry:
-    kept = json.loads(row[3])
+    found = dict(zip(("id", "chat_key", *_FIELDS.split(", ")[2:]), row, strict=True))
     empty = {"platform": "", "update": "", "chat": "", "user": "", "text": ""}
-    return Entry(
-        id=row[0],
-        chat_key=row[1],
-        person=row[2],
-        message=Incoming(**{**empty, **kept}),
-        state=row[4],
-        session=row[5],
-        before=row[6],
-        draft=row[7],
-        attempts=row[8],
-        received=row[9],
-    )
+    return Entry(**{**found, "message": Incoming(**{**empty, **json.loads(found["message"])})})
 
 
 # --- whose account is whose -------------------------------------------------------------------------------------------
