@@ -117,7 +117,7 @@ def test_taking_out_what_was_never_put_in_changes_nothing(
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text('{"theirs": {"a": 1}}')
     for host in ("cursor", "gemini", "claude-code"):
-        assert "nothing to change" in hermes("mcp", "install", host, "--remove", "--yes").out
+        assert "nothing to change" in hermes("mcp", "uninstall", host, "--yes").out
     assert {(tmp_path / name).read_text() for name in files} == {'{"theirs": {"a": 1}}'}
 
 

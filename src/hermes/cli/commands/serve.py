@@ -276,8 +276,6 @@ _LARGEST = 16 << 20  # bytes of what a hook sends
 
 def mcp_install(given: ui.Given, context: ui.Context) -> int:
     """Adds Hermes to the configuration of an MCP host, once the command it writes there has answered."""
-    if given.remove:
-        return mcp_uninstall(given, context)
     changes = plan(given.host, this_copy(context.home), os.path.expanduser("~"))
     written = configured(given.host, os.path.expanduser("~"), changes)
     command = written.command if written else []
