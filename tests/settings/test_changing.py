@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -94,20 +93,6 @@ def test_a_list_that_cannot_be_read_is_refused_with_how_to_write_it(words: str, 
     assert (refused.code, "expected a list of texts" in refused.err) == (2, True)
     assert 'write it as ["one", "two"] or one, two' in refused.err
     assert hermes("config", "get", "server.origins", "--json").json["value"] == []
-
-
-@pytest.mark.proves("settings.lists")
-def test_quotes_that_an_older_version_stored_are_found_and_the_remedy_mends_them(home: Path, hermes: Command) -> None:
-    home.mkdir()
-    (home / "config.yaml").write_text("server:\n  origins:\n    - '\"http://localhost:3000\"'\n    - http://b\n")
-    found = hermes("config", "check")
-    assert found.code == 2
-    assert 'config.yaml:2: server.origins: the quotes are part of the item "http://localhost:3000"' in found.out
-    assert found.out.split("; ")[1] in hermes("doctor", "--offline").out
-    command = shlex.split(found.out.split("`")[1])
-    assert hermes(*command[1:]).code == 0
-    assert hermes("config", "get", "server.origins", "--json").json["value"] == ["http://localhost:3000", "http://b"]
-    assert hermes("config", "check").out == "config.yaml and .env are fine\n"
 
 
 @pytest.mark.proves("settings.errors")

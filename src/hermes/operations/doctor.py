@@ -36,7 +36,6 @@ from hermes.settings.config import (
     Settings,
     conversations_of,
     load_settings,
-    quoted_items,
     read_secrets,
     storage_address,
 )
@@ -168,8 +167,6 @@ def _leftovers(given: _Examined) -> Iterator[Check]:
 
 
 def _settings(given: _Examined) -> Iterator[Check]:
-    for what, remedy in quoted_items(given.settings):
-        yield Check("settings", WARNING, what, remedy)
     for line in given.problems:
         remedy = "edit the file, or use `hermes config set KEY VALUE`"
         if f"{SECRETS}:" in line:

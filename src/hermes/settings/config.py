@@ -185,29 +185,6 @@ def check_text(path: str, data: bytes) -> tuple[dict[str, Found], list[str]]:
     return found, problems
 
 
-def quoted_items(settings: Settings) -> list[tuple[str, str]]:
-    """Finds lists with an item in quotes; returns each problem and its remedy.
-
-    `config set` once stored JSON lists that way. Loading accepts such items, because a command may really be quoted.
-    """
-    import json
-    import shlex
-
-    found = []
-    for name in settings.names():
-        items = settings.get(name)
-        wrong = [item for item in items if _is_quoted(item)] if isinstance(items, list | tuple) else []
-        if wrong:
-            meant = shlex.quote(json.dumps([item[1:-1] if _is_quoted(item) else item for item in items]))
-            what = f"{settings.origin(name)}: {name}: the quotes are part of the item {wrong[0]}"
-            found.append((what, f"`hermes config set {name} {meant}` stores it without them"))
-    return found
-
-
-def _is_quoted(item: object) -> bool:
-    return isinstance(item, str) and len(item) > 1 and item[0] in "\"'" and item[0] == item[-1]
-
-
 def _foreign(path: str, problems: list[str]) -> ForeignSettings | None:
     """The error for a config.yaml of hermes-agent, which one command migrates; None for a file of ours.
 

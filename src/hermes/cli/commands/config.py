@@ -11,7 +11,7 @@ from hermes.base.errors import SettingsError, StorageError, UnsafePath
 from hermes.base.text import encode
 from hermes.cli import ui
 from hermes.cli.catalogue import GROUPS, SINGLES, add_arguments
-from hermes.settings.config import FILE, SECRETS, load_settings, quoted_items, read_secrets
+from hermes.settings.config import FILE, SECRETS, load_settings, read_secrets
 from hermes.settings.home import (
     DEFAULT_PROFILE,
     choose_profile,
@@ -98,7 +98,7 @@ def config_check(given: ui.Given, context: ui.Context) -> int:
     """Prints every problem with config.yaml and .env."""
     problems: list[str] = []
     try:
-        problems += [f"{what}; {remedy}" for what, remedy in quoted_items(load_settings(context.home))]
+        load_settings(context.home)
     except SettingsError as error:
         problems += str(error).split("\n")
     try:
