@@ -171,11 +171,14 @@ def _meant_word(found: re.Match[str], *, is_last: bool) -> str:
 
 
 def _strictly(text: str | bytes) -> Any:
-    return json.loads(text, parse_constant=_refuse_constant)
+    return _DECODER.decode(text if isinstance(text, str) else text.decode(json.detect_encoding(text), "surrogatepass"))
 
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"JSON has no {name}")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)  # `json.loads` with this option makes a new one each time
 
 
 def _named(value: object) -> str:
