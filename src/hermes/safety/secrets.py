@@ -33,15 +33,15 @@ _FEWEST_ACCOUNT_DIGITS = 12
 
 # `Beginnings`: where one of many words may begin in a text, in time that does not depend on how many words there are.
 #
-# Each word belongs to one of eight groups, and a group is one bit. For each of the first letters there is a table
-# that says which groups have a given character at that place. The text is translated with each table, and the
-# results, moved so that the letters of a word lie above each other, are read as one long number each: where all of
-# them have a bit in common, a word of that group may begin. Translating and combining run at the speed of memory; to
-# look for sixty words one after the other takes six times as long.
+# Each word belongs to one of a few groups, and a group is one bit. For each of the first letters there is a table that
+# says which groups have a given character at that place. The text is translated with each table, and the results,
+# moved so that the letters of a word lie above each other, are read as one long number each: where all of them have a
+# bit in common, a word of that group may begin. Translating and combining run at the speed of memory; to look for
+# sixty words one after the other takes six times as long. A byte has room for eight bits, so with four groups one
+# table holds two letters, and with two groups it holds four.
 
 _ANY_BYTE = range(256)
 _AT_ONCE = 64_000  # characters; what is made of more does not stay in the processor's cache
-_FIRST_BITS = int.from_bytes(b"\x11" * _AT_ONCE, "little")
 _WORD_BREAKS = [byte for byte in _ANY_BYTE if not bytes((byte,)).isalpha()]
 
 
@@ -49,52 +49,39 @@ class Beginnings:
     """Finds every place where one of many words begins, in one pass over the text."""
 
     def __init__(self, *groups: str) -> None:
-        """At most eight groups of words in lower case, of three to five characters each: `"cvc|cvv|key."`.
+        """At most eight groups of words in lower case, the fewer the faster: `"cvc|cvv|key."`.
 
-        A full stop at the end of a word says that no letter follows. Words that differ in one place only, or that are
+        A full stop in a word stands for any character but a letter. Words that differ in one place only, or that are
         rare in every place, go well together.
         """
-        tables = [bytearray(256) for _ in range(max(len(word) for group in groups for word in group.split("|")))]
-        for bit, group in enumerate(groups):
-            for word in group.split("|"):
-                for place, table in enumerate(tables):
+        bits = next(each for each in (2, 4, 8) if each >= len(groups))
+        self._letters = 8 // bits  # of a word in one table
+        longest = max(len(word) for group in groups for word in group.split("|"))
+        tables = [bytearray(256) for _ in range(0, longest, self._letters)]
+        for group, words in enumerate(groups):
+            for word in words.split("|"):
+                for place in range(self._letters * len(tables)):
                     for byte in _accepted(word, place):
-                        table[byte] |= 1 << bit
+                        tables[place // self._letters][byte] |= 1 << (group + bits * (place % self._letters))
         self._tables = tuple(map(bytes, tables))
+        # The next letter is one byte further and one group of bits higher; moving by that compares two letters at once,
+        # and moving the result by twice as much compares two pairs.
+        self._moves = {8: (), 4: (12,), 2: (10, 20)}[bits]
+        self._first_letters = int.from_bytes(bytes(((1 << bits) - 1,)) * _AT_ONCE, "little")
 
     def places(self, text: bytes) -> Iterator[int]:
         """Every place where one of the words may begin, in any case, and some where none does."""
+        beyond = self._letters * len(self._tables)
         for start in range(0, len(text), _AT_ONCE):
             size = min(_AT_ONCE, len(text) - start)
-            part = text[start : start + size + len(self._tables)].ljust(size + len(self._tables))
-            common = -1
-            for place, table in enumerate(self._tables):
-                common &= int.from_bytes(part[place : place + size].translate(table), "little")
+            part = text[start : start + size + beyond].ljust(size + beyond)
+            common = self._first_letters
+            for first, table in zip(range(0, beyond, self._letters), self._tables, strict=True):
+                marks = int.from_bytes(part[first : first + size + self._letters - 1].translate(table), "little")
+                for move in self._moves:
+                    marks &= marks >> move
+                common &= marks
             yield from _marked(common, size, start)
-
-
-class FewBeginnings:
-    """Does what `Beginnings` does, for two groups of four-letter words, in a third of the time: with one table."""
-
-    def __init__(self, *groups: str) -> None:
-        table = bytearray(256)
-        for first, group in zip((0, 4), groups, strict=True):
-            for word in group.split("|"):
-                for place, sign in enumerate(word):
-                    for byte in _accepted(sign, 0):
-                        table[byte] |= 1 << (first + place)
-        self._table = bytes(table)
-
-    def places(self, text: bytes) -> Iterator[int]:
-        """Every place where one of the words may begin, in any case, and some where none does."""
-        for start in range(0, len(text), _AT_ONCE):
-            part = text[start : start + _AT_ONCE + 3]
-            # The next character of a word is one byte further and one bit higher, which is 9 bits: shifting by 9
-            # compares two characters at once, and shifting the result by 18 compares two pairs.
-            common = int.from_bytes(part.translate(self._table), "little")
-            common &= common >> 9
-            common &= common >> 18
-            yield from _marked(common & _FIRST_BITS, _AT_ONCE, start)
 
 
 def _marked(common: int, length: int, start: int) -> Iterator[int]:
@@ -117,16 +104,17 @@ def _listed(words: str) -> tuple[str, ...]:
     return tuple(words.split("|"))
 
 
-# A short secret has one of these words next to it; other secrets are long runs or many digits. Each line
-# is a group for `Beginnings`: its words have few letters in common, place by place, with other words.
+# A short secret has one of these words next to it; other secrets are long runs or many digits. Each line is a group for
+# `Beginnings`: which words are in which was chosen by trying many on prose and code, for few false places.
 _BESIDE = (
-    "-----begin|--user|pass|schl\u00fcssel|senha|sess|social sec|wallet",
-    "://|bearer|bip|key|otp",
-    " -u |kennwort|recovery|requirepass",
-    ":5432:|auth|code|contrase|cookie|door|token",
-    "credential|gate|safe|secret|seed",
-    "backup|identified by|lock|login|mnemonic|parola",
-    "cvc|cvv|pin|puk|pw|pwd|sid=|ssn",
+    "backup|credential|identified by|lock|login|social sec",
+    " -u |--user|://|key|requirepass",
+    ":5432:|bearer|kennwort|recovery|secret|senha",
+    "cvc|cvv|otp|ssn",
+    "-----begin|pass|schl\u00fcssel|seed|sess|sid=|wallet",
+    "gate|mnemonic|parola|safe",
+    "auth|code|contrase|cookie|door|token",
+    "bip|pin|puk|pw|pwd",
 )
 _BESIDE_FOREIGN = _listed(
     "\u015fifre|\u5bc6|\u53e3\u4ee4|\u043f\u0430\u0440\u043e\u043b\u044c|\u30d1\u30b9\u30ef\u30fc\u30c9"
@@ -191,13 +179,16 @@ def mask_all(texts: Iterable[str]) -> list[str]:
 # looks random. The remaining texts are searched one by one.
 
 _OF_SENTENCES = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ \t\r\n.,;()"
+_ALSO_BESIDE = (("basi", "mysq"), (), (), ("psk",), (), ("pat.",), (), ("?ifr",))  # words of formats, by group
 _WORD_PLACES = Beginnings(
-    *("|".join(word[:4] if len(word) > 2 else f"{word}." for word in _listed(group)) for group in _BESIDE),  # noqa: PLR2004
-    "?ifr|basi|mysq|pat.|psk",
+    *(
+        "|".join([*(word[:4] if len(word) > 2 else f"{word}." for word in _listed(group)), *also])  # noqa: PLR2004
+        for group, also in zip(_BESIDE, _ALSO_BESIDE, strict=True)
+    )
 )
 _BEFORE_WORDS = _listed("auth|requirepass|login|airtable|seed|mnemonic|recovery|wallet|phrase|words")
 # Four characters of each. Which, and in which group, was chosen by trying many on the prose of our documentation.
-_BEFORE_PLACES = FewBeginnings("ogin|rtab|emon|ecov|alle|phra", "auth|repa|seed|word")
+_BEFORE_PLACES = Beginnings("ogin|rtab|emon|ecov|alle|phra", "auth|repa|seed|word")
 _BEFORE_SECRETS = lazy_pattern(
     r"(?:sess|sid|cookie)[\w-]{0,40}[\"']?\s{0,3}[=:]|://[^\s\"'<>]{1,301}@"
     r"|(?:pin|puk|ssn|social sec|door|gate|lock|safe|backup)[^\0]{0,80}?[0-9]{3}"
