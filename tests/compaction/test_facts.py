@@ -16,6 +16,7 @@ ALL = 1_000_000
 # Each with a number of its own: a text that stands in two messages is kept once, as what it was first found as.
 QUESTION = "Should the {0}th worker of the queue be restarted before the others are, or after all of them?"
 RULE = "Never restart worker {0} by hand."
+PROSE = "the queue reads the table again and then it writes the record after each request of a worker " * 3
 NAMES = "It is in src/table_{0}.py and in lock_{0} on 10.0.{0}.1."
 
 
@@ -68,3 +69,28 @@ def test_rules_are_found_behind_more_names_than_are_looked_for() -> None:
     found = find_facts(messages, 100)
     assert "Never restart worker 300 by hand." in {fact.text for fact in found}
     assert sum(fact.kind in ("path", "identifier", "number") for fact in found) < 120
+
+
+@pytest.mark.proves("compression.kept")
+def test_scarce_names_and_rules_are_found_far_back() -> None:
+    messages = history([("user", RULE), ("tool", "lock A-{0} is held")] + [("assistant", PROSE)] * 6_000)
+    messages[0:0] = history([("assistant", PROSE)] * 60)  # the first messages are always read
+    assert [fact.text for fact in find_facts(messages, 100)] == ["Never restart worker 100 by hand.", "100", "A-101"]
+
+
+@pytest.mark.proves("compression.kept")
+def test_behind_much_else_rules_are_found_as_far_back_as_a_model_has_time_for() -> None:
+    said = [("user", NAMES), ("user", QUESTION), ("tool", NAMES), ("assistant", NAMES), ("assistant", PROSE)]
+    messages = history([("assistant", PROSE)] * 60 + [("user", RULE)] + said * 2_000)
+    function = {"name": "read_file", "arguments": '{"paths": ["src/a_1.py", "src/a_2.py"]}'}
+    messages.append({"role": "assistant", "content": "", "tool_calls": [{"id": "1", "function": function}]})
+    rule = "Never restart worker 160 by hand."
+    assert rule not in {fact.text for fact in find_facts(messages, 10)}
+    assert rule in {fact.text for fact in find_facts(messages, 10, thorough=True)}
+
+
+@pytest.mark.proves("compression.kept")
+def test_a_text_that_contains_what_parts_texts_hides_no_names() -> None:
+    said = [("user", "plain words\0 and more"), ("user", NAMES), ("assistant", "\0"), ("tool", "Error: a_b")]
+    found = {fact.text for fact in find_facts(history(said), ALL)}
+    assert {"src/table_101.py", "lock_101", "10.0.101.1", "a_b"} < found

@@ -39,7 +39,7 @@ from hermes.compaction.messages import (
     Counts,
     at_most,
     block_messages,
-    blocks_and_pointers,
+    blocks_in,
     calls_of,
     chapters_of,
     clear_tool_results,
@@ -51,6 +51,7 @@ from hermes.compaction.messages import (
     join_blocks,
     one_line,
     parse_block,
+    pointed_in,
     prose,
     render_block,
     render_chapters,
@@ -368,22 +369,22 @@ class ContextCompressor(ContextEngine):
         budget, refusal = self._worth(messages, known, cut, before, force=force or fewer)
         if refusal:
             return self._not_worth_it(messages, numbers, max(before, current_tokens or 0), refusal)
-        places = cut.middle(range(len(messages)))
-        said = cut.middle(messages)
-        blocks, pointed = blocks_and_pointers(said)
+        said, said_ids, sizes = cut.middle(messages), cut.middle(numbers), known.sizes(cut.middle(range(len(messages))))
+        blocks = blocks_in(said)
+        pointed = pointed_in(said) if blocks else []
         if blocks:
-            places = [at for at in places if not is_block(messages[at])]
-            said = [messages[at] for at in places]
+            places = [at for at in cut.middle(range(len(messages))) if not is_block(messages[at])]
+            said, said_ids, sizes = [messages[at] for at in places], [numbers[at] for at in places], known.sizes(places)
         previous = join_blocks([parse_block(message) for message in blocks])
         task = Task(
             messages=said,
-            ids=[numbers[at] for at in places],
-            sizes=known.sizes(places),
+            ids=said_ids,
+            sizes=sizes,
             budget=budget,
             previous=previous.summary,
             focus=focus,
             memory_context=memory_context,
-            facts=find_facts(said, max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT)),
+            facts=find_facts(said, max(_FEWEST_FACTS, budget // _TOKENS_PER_FACT), thorough=bool(self._models())),
             force=force,
         )
         attempt = self.summarised(task)
@@ -538,10 +539,13 @@ def _assembled(
     tail = [*pinned, *_repaired(shortened, range(cut.tail, len(messages)))]
     stay = {at for _, at in head + tail}
     unpaired = [at for at in (*range(cut.head), *range(cut.tail, len(messages))) if at not in stay]
-    gone = sorted([*cut.middle(range(len(messages))), *unpaired])
-    leaving = list(map(messages.__getitem__, gone))
-    pointed = [*pointed, *blocks_and_pointers(messages[at] for at in unpaired)[1]]
-    left = chapters_of(leaving, [ids[at] for at in gone], pointed, counts.sizes(gone))
+    pointed = [*pointed, *pointed_in(messages[at] for at in unpaired)]
+    middle = cut.middle(range(len(messages)))
+    leaving, left_ids, sizes = task.messages, task.ids, task.sizes
+    if unpaired or len(leaving) < len(middle):  # results without a call leave too, and so do earlier blocks
+        gone = sorted([*middle, *unpaired])
+        leaving, left_ids, sizes = [messages[at] for at in gone], [ids[at] for at in gone], counts.sizes(gone)
+    left = chapters_of(leaving, left_ids, pointed, sizes)
     room, facts = round(task.budget * _KEPT_SHARE), [*task.facts, *facts_in(previous.summary)]
     for_names = 0 if attempt.how == EXTRACT else NAMES_SHARE  # an extract already has sections for names
     kept = keep_exactly(previous.kept, facts, Held(attempt.text), room, for_names)
@@ -644,13 +648,12 @@ class Record:
         self._calls.update(calls)
 
     def _entry(self, at: int, cap: int) -> str:
-        message, number = self.messages[at], self._ids[at]
-        who = str(message.get("role") or "?").upper()
-        if number is not None:
-            who = f"{who} {number}"
-        if message.get("role") == "tool" and message.get("name"):
+        message, number, text = self.messages[at], self._ids[at], self._texts[at]
+        role = message.get("role") or "?"
+        who = str(role).upper() if number is None else f"{str(role).upper()} {number}"
+        if role == "tool" and message.get("name"):
             who = f"{who} {message['name']}"
-        shown = f"[{who}] {excerpt(self._texts[at], cap)}".rstrip()
+        shown = f"[{who}] {text if len(text) <= cap else excerpt(text, cap)}".rstrip()
         if at not in self._calls:
             return shown
         return "\n  calls ".join([shown, *(excerpt(call, cap // ARGUMENTS) for call in self._calls[at])])
@@ -812,12 +815,12 @@ def _sampled(record: Record, space: int) -> list[str]:
 def _packed(entries: list[str], room: int) -> list[str]:
     """Joins entries to texts of at most `room` tokens and cuts an entry that is larger than that.
 
-    Sizes are derived from lengths first; if a sample shows that a text became too large, each entry is estimated.
+    Sizes are derived from lengths first; if a text became too large, each entry is estimated.
     """
     whole = "\n".join(entries)
     per_token = max(min(_bytes(whole) / max(estimate_sampled(whole), 1), 4.5) * 0.9, _FEWEST_CHARACTERS)
     pieces = _filled(entries, room, lambda text: int(_bytes(text) / per_token) + 2)
-    if any(estimate_sampled(piece) * 1.05 > room for piece in pieces):
+    if any(estimate_sampled(piece) * 1.05 > room and estimate(piece) * 1.02 > room for piece in pieces):
         return _filled(entries, room, _exact)
     return pieces
 

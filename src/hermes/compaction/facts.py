@@ -10,9 +10,9 @@ import os
 import re
 from bisect import bisect_right
 from collections import Counter
-from functools import cache
+from functools import cache, cached_property
 from heapq import merge
-from itertools import accumulate, chain, pairwise, takewhile
+from itertools import accumulate, chain, islice, pairwise, takewhile
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -50,13 +50,18 @@ _MESSAGE = 6_000  # characters read of what a person or the assistant wrote
 _RESULT = 300  # characters read at each end of a tool result
 _WORDS_PER_MESSAGE = 40  # names and numbers taken from one message; a quarter of that from a tool result
 _TOKENS_OF_QUESTIONS = 8  # of questions per name that is looked for; a block has no room for more
-_READ = 1_000_000  # characters read of one history
+_READ = 2_000_000  # characters read of one history
+_READ_FOR_RULES = 500_000  # characters read of it once there are enough names and questions
+_TOGETHER = 256  # messages that are searched at once
 _LONG_WORD = 80  # characters; such a word counts as one with digits, without a search
 _SHORTEST_NAME = 3
 _SHORTEST_CODE = 5  # capitals: ENOSPC is a code, USA is not
 # ASCII names and numbers inside a word of a script without blanks.
 _EMBEDDED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./:@#\\%+~-]*[A-Za-z0-9]|\d+")
 _FILE_NAME = re.compile(r"^[\w.@~+-]*[A-Za-z_][\w.@~+-]*\.[A-Za-z][A-Za-z0-9]{0,7}$")
+_ODD = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ_/@#\\."
+_NOT_ODD = bytes(sorted(set(range(1, 256)) - set(f"{_ODD}?".encode())))  # "?" stands for what is not ASCII
+_ASCII = bytes(range(128))
 # From an odd character (digit, capital, _ / @ # \ or full stop) to the end of its word. A capital that begins a word
 # and a full stop that ends one do not count: prose is full of them.
 _ODD_ENDING = re.compile(r"[0-9A-Z_/@#\\.](?:(?<![A-Z.])|(?<=\S[A-Z])|(?<=\.)(?=\S))\S*")
@@ -94,6 +99,7 @@ _FOREIGN_CUE = re.compile("|".join(chain.from_iterable(_CUE_PIECES.values())))
 _FOREIGN_LETTERS = "".join({letter for letter in "".join(_ANY_CUE_WORD) if not letter.isascii()})
 _FOREIGN_SIGNS = (_FOREIGN_CUE, re.compile(f"[{_FOREIGN_LETTERS}]"))  # searching for both in one is much slower
 _CUE_PLACES = Beginnings(*_CUES["places"])
+_ERROR_PLACES = Beginnings("rror|aceb", "xcep|aile")  # four characters of each of the errors in ASCII
 
 
 class Fact(NamedTuple):
@@ -105,43 +111,36 @@ class Fact(NamedTuple):
     source: str  # user, assistant, call or result
 
 
-def find_facts(messages: Sequence[Message], enough: int) -> list[Fact]:
+def find_facts(messages: Sequence[Message], enough: int, *, thorough: bool = False) -> list[Fact]:
     """Finds facts, each text once, in the order of the messages: about `enough` names, all rules, the newest questions.
 
     When there are more questions than a block has room for, fewer names are looked for, as they would not fit.
+    `thorough` looks further back for rules, at a cost that does not count beside the answer of a model.
     """
-    places, texts = _read(messages)
-    roles = [messages[at].get("role") for at in places]
-    by_person = _Texts(texts, [number for number, role in enumerate(roles) if role == "user"])
-    by_model = _Texts(texts, [number for number, role in enumerate(roles) if role not in ("user", "tool")])
-    results = _Texts(texts, [number for number, role in enumerate(roles) if role == "tool"])
-    found: dict[str, Fact] = {}
-    room = enough * _TOKENS_OF_QUESTIONS
-    # A question of the assistant is not open once it has continued, but what it decided counts as a decision.
-    for source, spoken, marks in (("user", by_person, _QUESTION_MARKS), ("assistant", by_model, ())):
-        cued, asking = spoken.cued(), spoken.holding(marks)
-        for number in sorted(cued | asking):
-            asked = number in asking and room > 0
-            for kind, text in sentences_of(texts[number], questions=asked, cued=number in cued):
-                if text not in found:
-                    found[text] = Fact(kind, text, places[number], source)
-                    if kind == "question" and places[number] >= _OLDEST:  # the oldest rank last and do not count here
-                        room -= at_most(text)
-    named = {
-        "user": _names(by_person),
-        "assistant": _names(by_model),
-        "call": _names_in_calls(messages[at] for at in places),
-        "result": _names_in_results(results),
-    }
-    for source, findings in named.items():
-        left = enough * _SHARES[source] * (1 if room > 0 else NAMES_SHARE)
-        for number, kind, text in findings:
-            if text not in found:
-                found[text] = Fact(kind, text, places[number], source)
-                left -= 1
-                if left <= 0:
-                    break
-    return sorted(found.values(), key=lambda fact: fact.position)
+    search = _Search(enough)
+    oldest = min(_OLDEST, len(messages))
+    positions = [*range(oldest), *range(len(messages) - 1, oldest - 1, -1)]
+    unread = _READ
+    for start in range(0, len(positions), _TOGETHER):
+        if not (thorough or search.wants_more):
+            unread = min(unread, _READ_FOR_RULES)
+        some = positions[start : start + _TOGETHER]
+        roles = [messages[at].get("role") for at in some]
+        by_person = _Texts(messages, [at for at, role in zip(some, roles, strict=True) if role == "user"])
+        by_model = _Texts(messages, [at for at, role in zip(some, roles, strict=True) if role not in ("user", "tool")])
+        from_tools = some if search.wants("result") else ()
+        results = _Texts(messages, [at for at, role in zip(from_tools, roles, strict=False) if role == "tool"])
+        unread -= len(by_person.text) + len(by_model.text) + len(results.text)
+        if unread < 0:
+            break
+        # A question of the assistant is not open once it has continued, but what it decided counts as a decision.
+        search.add_sentences("user", by_person, _QUESTION_MARKS)
+        search.add_sentences("assistant", by_model, ())
+        search.add_names("user", by_person, _names(by_person))
+        search.add_names("assistant", by_model, _names(by_model))
+        search.add_names("call", by_model, _names_in_calls(messages, by_model))
+        search.add_names("result", results, _names_in_results(results))
+    return sorted(search.found.values(), key=lambda fact: fact.position)
 
 
 def facts_in(text: str) -> list[Fact]:
@@ -156,12 +155,7 @@ def by_importance(facts: Iterable[Fact]) -> list[Fact]:
 
 
 def words_of(text: str) -> Iterator[Finding]:
-    """Yields (kind, word) for every identifier, path, address and number in a text."""
-    return ((kind, word) for kind, word, _ in _words(text))
-
-
-def _words(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yields (kind, word, place) for every identifier, path, address and number in a text.
+    """Yields (kind, word) for every identifier, path, address and number in a text.
 
     All of them contain an odd character, so the search skips prose without examining each word.
     """
@@ -171,11 +165,11 @@ def _words(text: str) -> Iterator[tuple[str, str, int]]:
         word = text[start:end].rsplit(None, 1)[-1].strip(TRIMMED)
         if word.isalpha():
             if not word.islower() and not word[1:].islower() and _is_name(word):
-                yield "identifier", word, end - 1
+                yield "identifier", word
         else:
             for piece in (word,) if word.isascii() else _EMBEDDED.findall(word):
                 if kind := _kind(piece):
-                    yield kind, piece, end - 1
+                    yield kind, piece
 
 
 def sentences_of(text: str, *, questions: bool = True, cued: bool = True) -> list[Finding]:
@@ -220,40 +214,39 @@ def failure_in(text: str) -> str:
     return ""
 
 
-def _read(messages: Sequence[Message]) -> tuple[list[int], list[str]]:
-    """The positions of the messages to read, and their texts; of a long one, its beginning and end."""
-    oldest = min(_OLDEST, len(messages))
-    places, texts = [], []
-    unread = _READ
-    for position in (*range(oldest), *range(len(messages) - 1, oldest - 1, -1)):
-        text = text_of(message := messages[position])
-        if len(text) > 2 * _RESULT:
-            if message.get("role") == "tool":
-                text = ends_of(text)
-            elif len(text) > _MESSAGE:
-                text = text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
-        unread -= len(text)
-        if unread < 0:
-            break
-        places.append(position)
-        texts.append(text)
-    return places, texts
+def _read(message: Message) -> str:
+    """What is read of a message: of a long text both ends."""
+    text = text_of(message)
+    if message.get("role") == "tool":
+        return ends_of(text)
+    return text if len(text) <= _MESSAGE else text[: _MESSAGE * 2 // 3] + "\n" + text[-_MESSAGE // 3 :]
 
 
 class _Texts:
-    """Some of many texts put together, so that a search runs over all of them at once."""
+    """Texts of messages, put together so that a search runs over all of them at once."""
 
-    def __init__(self, texts: Sequence[str], numbers: Sequence[int]) -> None:
-        self._texts, self._numbers = texts, numbers
-        self.text = "\n".join([texts[number] for number in numbers])
-        self._ends = list(accumulate([len(texts[number]) + 1 for number in numbers]))
+    def __init__(self, messages: Sequence[Message], positions: Sequence[int]) -> None:
+        self.positions = positions  # of their messages
+        contents = [messages[at].get("content") for at in positions]
+        self._texts = [  # most are short, and need no call
+            text if type(text) is str and len(text) <= 2 * _RESULT else _read(messages[at])
+            for at, text in zip(positions, contents, strict=True)
+        ]
 
     def __getitem__(self, number: int) -> str:
         return self._texts[number]
 
+    @cached_property
+    def text(self) -> str:
+        return "\n".join(self._texts)
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        return list(accumulate([len(text) + 1 for text in self._texts]))
+
     def number(self, place: int) -> int:
         """The number of the text at this place."""
-        return self._numbers[bisect_right(self._ends, place)]
+        return bisect_right(self._ends, place)
 
     def holding(self, pieces: Iterable[str]) -> set[int]:
         """The numbers of the texts that contain one of these pieces."""
@@ -261,8 +254,8 @@ class _Texts:
         for piece in pieces:
             place = self.text.find(piece)
             while place >= 0:
-                at = bisect_right(self._ends, place)
-                found.add(self._numbers[at])
+                at = self.number(place)
+                found.add(at)
                 place = self.text.find(piece, self._ends[at])
         return found
 
@@ -270,32 +263,97 @@ class _Texts:
         """The numbers of the texts that may contain a cue word."""
         # A word begins after a blank, so one is put before the first text; that moves each place by one.
         found = {self.number(place) for place in _CUE_PLACES.places(f"\n{self.text}".encode("ascii", "replace"))}
-        foreign = [number for number in self._numbers if not self._texts[number].isascii()]
-        return found.union([n for n in foreign if any(sign.search(self._texts[n]) for sign in _FOREIGN_SIGNS)])
+        foreign = self._foreign()
+        if _has_foreign_cue("".join([self._texts[number] for number in foreign])):
+            found.update([number for number in foreign if _has_foreign_cue(self._texts[number])])
+        return found
+
+    def failed(self) -> set[int]:
+        """The numbers of the texts that may report an error."""
+        found = {self.number(place) for place in _ERROR_PLACES.places(self.text.encode("ascii", "replace"))}
+        return found.union(self._foreign())
+
+    def odd(self) -> list[int]:
+        """The numbers of the texts with odd characters besides a capital that begins and a full stop that ends them."""
+        signs = "\0".join(self._texts).encode("ascii", "replace").translate(None, _NOT_ODD).split(b"\0")
+        if len(signs) != len(self._texts):  # one of them contains the NUL that separates them
+            return list(range(len(self._texts)))
+        return [
+            number
+            for number, (odd, text) in enumerate(zip(signs, self._texts, strict=True))
+            if odd and len(odd) > (text[0] in _ODD) + (text[-1] in _ODD)
+        ]
+
+    def _foreign(self) -> list[int]:
+        if self.text.isascii():
+            return []
+        return [number for number, text in enumerate(self._texts) if not text.isascii()]
+
+
+def _has_foreign_cue(text: str) -> bool:
+    letters = text.encode("utf-8", "surrogatepass").translate(None, _ASCII).decode("utf-8", "surrogatepass")
+    return any(sign.search(letters) for sign in _FOREIGN_SIGNS)
+
+
+class _Search:
+    """The facts found so far, and whether more of a kind would find room."""
+
+    def __init__(self, enough: int) -> None:
+        self.found: dict[str, Fact] = {}
+        self._enough = enough
+        self._named: Counter[str] = Counter()
+        self._room = enough * _TOKENS_OF_QUESTIONS
+
+    def wants(self, source: str) -> bool:
+        """Whether more names, numbers and errors of a source are looked for."""
+        return self._named[source] < self._enough * _SHARES[source] * (1 if self._room > 0 else NAMES_SHARE)
+
+    @property
+    def wants_more(self) -> bool:
+        """Whether anything but rules is looked for."""
+        return self._room > 0 or any(map(self.wants, _SHARES))
+
+    def add_sentences(self, source: str, texts: _Texts, marks: Iterable[str]) -> None:
+        """Adds the rules and decisions in these texts, and the questions that end with one of the marks."""
+        cued, asking = texts.cued(), texts.holding(marks)
+        for number in sorted(cued | asking):
+            asked = number in asking and self._room > 0
+            position = texts.positions[number]
+            for kind, text in sentences_of(texts[number], questions=asked, cued=number in cued):
+                if text not in self.found:
+                    self.found[text] = Fact(kind, text, position, source)
+                    if kind == "question" and position >= _OLDEST:  # the oldest rank last and do not count here
+                        self._room -= at_most(text)
+
+    def add_names(self, source: str, texts: _Texts, findings: Iterator[tuple[int, str, str]]) -> None:
+        """Adds names, numbers and errors, as (number of the text, kind, text), while more are looked for."""
+        while self.wants(source) and (finding := next(findings, None)):
+            number, kind, text = finding
+            if text not in self.found:
+                self.found[text] = Fact(kind, text, texts.positions[number], source)
+                self._named[source] += 1
 
 
 # Names and numbers, and the errors of tools, as (number of the text, kind, text).
 
 
 def _names(texts: _Texts, most: int = _WORDS_PER_MESSAGE) -> Iterator[tuple[int, str, str]]:
-    taken: Counter[int] = Counter()
-    for kind, word, place in _words(texts.text):
-        number = texts.number(place)
-        taken[number] += 1
-        if taken[number] <= most:
+    for number in texts.odd():
+        for kind, word in islice(words_of(texts[number]), most):
             yield number, kind, word
 
 
-def _names_in_calls(messages: Iterable[Message]) -> Iterator[tuple[int, str, str]]:
-    for number, message in enumerate(messages):
-        for _, _, arguments in calls_of(message) if "tool_calls" in message else ():
+def _names_in_calls(messages: Sequence[Message], texts: _Texts) -> Iterator[tuple[int, str, str]]:
+    for number, position in enumerate(texts.positions):
+        for _, _, arguments in calls_of(messages[position]):
             for kind, word in words_of(arguments[:_RESULT].replace('"', " ").replace("\\n", " ")):
                 if kind != "number":
                     yield number, kind, word
 
 
 def _names_in_results(texts: _Texts) -> Iterator[tuple[int, str, str]]:
-    errors = ((number, "error", failure_in(texts[number])) for number in sorted(texts.holding(_ERRORS)))
+    failures = ((number, "error", failure_in(texts[number])) for number in sorted(texts.failed()))
+    errors = (each for each in failures if each[2])
     names = (each for each in _names(texts, _WORDS_PER_MESSAGE // 4) if each[1] != "number")
     return merge(errors, names, key=itemgetter(0))
 
@@ -331,13 +389,17 @@ def ledger(earlier: str, messages: Sequence[Message], room: int) -> str:
     times = done_in(messages[-_MOST_DONE:], times)
     shown: list[str] = []
     for verb, left_out in more.items():
-        lines = [ledger_line(verb, text, count) for (which, text), count in times.items() if which == verb]
-        costs = list(accumulate(at_most(line) for line in reversed(lines)))
-        fitting = bisect_right(costs, room)
-        room -= costs[fitting - 1] if fitting else 0
-        if hidden := left_out + len(lines) - fitting:
+        done = [(text, count) for (which, text), count in times.items() if which == verb]
+        lines: list[str] = []  # the newest first
+        for text, count in reversed(done):
+            line = ledger_line(verb, text, count)
+            if (cost := at_most(line)) > room:
+                break
+            room -= cost
+            lines.append(line)
+        if hidden := left_out + len(done) - len(lines):
             shown.append(f"- {verb} before these: {hidden}")
-        shown += lines[len(lines) - fitting :]
+        shown += reversed(lines)
     return "\n".join(shown)
 
 
@@ -361,10 +423,10 @@ def _may_change(tool: str) -> bool:
 
 def _done_by(messages: Sequence[Message]) -> Iterator[Finding]:
     """Yields ("changed", path) or ("ran", command) for each call that was not refused."""
-    for at, message in enumerate(messages):
-        calls = calls_of(message) if "tool_calls" in message else []
+    for at in [at for at, message in enumerate(messages) if "tool_calls" in message]:
+        calls = calls_of(messages[at])
         for number, tool, arguments in calls:
-            if not ('"command"' in arguments or '"cmd"' in arguments or _may_change(tool)):
+            if not (_may_change(tool) or '"command"' in arguments or '"cmd"' in arguments):
                 continue
             results = messages[at + 1 : at + 1 + len(calls)]
             result = next((text_of(each)[:_VERDICT] for each in results if each.get("tool_call_id") == number), "")
@@ -376,7 +438,7 @@ def _done_by(messages: Sequence[Message]) -> Iterator[Finding]:
                 words = command if isinstance(command, list) else [command]
                 yield _RAN, one_line(" ".join(map(str, words)), _COMMAND)
             elif not (command or failed):
-                paths = [given[name] for name in _PATHS if isinstance(given.get(name), str)]
+                paths = [given[name] for name in _PATHS if name in given and isinstance(given[name], str)]
                 if not paths:
                     patch = "\n".join(map(str, given.values()))
                     paths = [path for pair in _PATCHED.findall(patch) for path in pair]

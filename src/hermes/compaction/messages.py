@@ -359,18 +359,20 @@ def is_block(message: Message) -> bool:
     return (marked or _FLAG in message) and message.get("role") in ("user", "assistant")
 
 
-def blocks_and_pointers(messages: Iterable[Message]) -> tuple[list[Message], list[int]]:
-    """Finds the blocks among messages, and the ids of original results that an earlier compaction shortened."""
-    blocks: list[Message] = []
-    ids: list[int] = []
-    for message in messages:  # in one pass, because histories may be long
-        content = message.get("content")
-        if message.get("role") == "tool":
-            if type(content) is str and _POINTER in content:
-                ids += map(int, POINTED.findall(content))
-        elif (_FLAG in message or (type(content) is str and content[:1] == MARK[0])) and is_block(message):
-            blocks.append(message)
-    return blocks, ids
+def blocks_in(messages: Iterable[Message]) -> list[Message]:
+    """The blocks among messages."""
+    # Most messages begin otherwise, so this is asked first: histories may be long.
+    marked = [
+        each for each in messages if _FLAG in each or (type(text := each.get("content")) is str and text[:1] == MARK[0])
+    ]
+    return [each for each in marked if is_block(each)]
+
+
+def pointed_in(messages: Iterable[Message]) -> list[int]:
+    """The ids of original results that an earlier compaction, which left a block, shortened."""
+    texts = [each.get("content") for each in messages if each.get("role") == "tool"]
+    pointing = [text for text in texts if isinstance(text, str) and _POINTER in text]
+    return [int(number) for text in pointing for number in POINTED.findall(text)]
 
 
 def render_block(summary: str, kept: str, pointers: str, ledger: str = "") -> str:
