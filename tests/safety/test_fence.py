@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 
 import pytest
 from benchmarks.fence import run, scrub, soak
@@ -178,7 +179,7 @@ def test_cuts_change_nothing(text: str, edges: list[int]) -> None:
 def test_a_fence_at_the_start_of_a_line_is_hidden_and_the_rest_is_kept(
     before: str, end: str, inside: str, after: str
 ) -> None:
-    after = after.replace("m", "").replace("l", "").replace("#", "").replace("/", "")
+    after = re.sub("[ml#/]", "", after, flags=re.IGNORECASE)  # no tag of its own
     before += end
     assert scrub(list(f"{before}<memory-context>\n{inside}</memory-context>{after}")) == before + after
     wrapped = build_memory_context_block(f"fact {inside}")
