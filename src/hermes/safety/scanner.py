@@ -219,18 +219,14 @@ def scan_entries(entries: Sequence[str], scope: str = "memory") -> tuple[Verdict
             split = [
                 each
                 for each in _split(joined, scope)
-                if SEVERITY[each.level] > worst or (each.level == ASK and not any(_has_floor(text) for text in window))
+                if SEVERITY[each.level] > worst
+                or (each.level == ASK and not any(any(on_the_floor(fold(text))) for text in window))
             ]
             if split:
                 flagged.append((first, last))
                 for index in range(first, last + 1):
                     found[index] += split
     return tuple(conclude(findings) for findings in found)
-
-
-def _has_floor(text: str) -> bool:
-    """Whether the text alone matches a pattern of the design documents."""
-    return any(True for _ in on_the_floor(fold(text)))
 
 
 def _split(joined: str, scope: str) -> Iterator[Finding]:
@@ -396,6 +392,7 @@ _FEWEST_BITS = 24  # three letters of eight bits
 _BLACK_FLAG = "\U0001f3f4"
 _TAG_LETTERS = {0xE0000 + code: chr(code) if 0x20 <= code < 0x7F else None for code in range(0x80)}  # noqa: PLR2004 - ASCII
 _FIRST_SUPPLEMENT = "\U000e0100"
+_IDEOGRAPH = lazy_pattern("[\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 _STRAY_SELECTORS = 1  # one may be a paste accident
 _AROUND = 24  # characters of the excerpt on each side
 
@@ -409,68 +406,47 @@ class Hidden:
     level: str
 
 
-def hidden_texts(text: str) -> list[Hidden]:
-    """Finds text that a person cannot see, at most one `Hidden` for each way of hiding."""
+def hidden_texts(text: str) -> Iterator[Hidden]:
+    """Finds text that a person cannot see, at most one `Hidden` for each way of hiding.
+
+    All stretches that are hidden in one way are joined, so that a split payload is read whole and many stay cheap.
+    """
     if text.isascii() or not _SUSPECTS.search(text):
-        return []
-    finders = (_tags, _selector_bytes, _invisible_runs, _invisible_bits, _overrides, _embeddings, _inside_words)
-    return [found for finder in finders if (found := finder(text)) is not None]
-
-
-# Each finder joins all stretches hidden in its way, so that a split payload is read whole and many stay cheap.
-
-
-def _tags(text: str) -> Hidden | None:
+        return
     runs = [
         run[0]
         for run in _TAGS.finditer(text)
         if not (run.start() and text[run.start() - 1] == _BLACK_FLAG and _FLAG.match(run[0]))
     ]
-    return Hidden(payload="".join(runs).translate(_TAG_LETTERS), how="tag characters", level=REFUSE) if runs else None
+    if runs:
+        yield Hidden(payload="".join(runs).translate(_TAG_LETTERS), how="tag characters", level=REFUSE)
+    selectors = _selectors(text)
+    if len(selectors) > _STRAY_SELECTORS:
+        payload = bytes(map(_selector_value, selectors)).decode("utf-8", "replace")
+        yield Hidden(payload=payload, how="variation selectors", level=REFUSE)
+    if runs := _INVISIBLE_RUN.findall(text):
+        yield Hidden(payload=_decode_bits("".join(runs)), how="invisible run", level=REFUSE)
+    bits = "".join(_BITS.findall(text))
+    if len(bits) >= _FEWEST_BITS and (payload := _decode_bits(bits)):
+        yield Hidden(payload=payload, how="invisible bits", level=REFUSE)
+    if spans := _OVERRIDE.findall(text):
+        payload = "\n".join(body[::-1] if sign == "\u202e" else body for sign, body in spans)
+        yield Hidden(payload=payload, how="bidirectional override", level=REFUSE)
+    if (found := _EMBEDDING.search(text)) and not _RIGHT_TO_LEFT.search(text):
+        yield Hidden(payload=text[found.end() :][::-1], how="bidirectional embedding", level=ASK)
+    if found := _INSIDE_WORD.search(text):
+        shown = text[max(0, found.start() - _AROUND) : found.end() + _AROUND]
+        yield Hidden(payload=_SUSPECTS.sub("", shown), how="invisible character inside a word", level=ASK)
 
 
-def _selector_bytes(text: str) -> Hidden | None:
-    values: list[int] = []
+def _selectors(text: str) -> str:
+    """The variation selectors without the honest ones: one behind an emoji, or of VS17 and up behind an ideograph."""
+    found = ""
     for run in _SELECTORS.finditer(text):
-        single = len(run[0]) == 1
-        if single and (run[0] < _FIRST_SUPPLEMENT or _is_ideograph(text[run.start() - 1 : run.start()])):
-            continue  # one selector behind an emoji, or one of VS17 and up behind an ideograph, is honest
-        values += map(_selector_value, run[0])
-    if len(values) <= _STRAY_SELECTORS:
-        return None
-    return Hidden(payload=bytes(values).decode("utf-8", "replace"), how="variation selectors", level=REFUSE)
-
-
-def _invisible_runs(text: str) -> Hidden | None:
-    runs = _INVISIBLE_RUN.findall(text)
-    return Hidden(payload=_decode_bits("".join(runs)), how="invisible run", level=REFUSE) if runs else None
-
-
-def _invisible_bits(text: str) -> Hidden | None:
-    found = "".join(_BITS.findall(text))
-    payload = _decode_bits(found) if len(found) >= _FEWEST_BITS else ""
-    return Hidden(payload=payload, how="invisible bits", level=REFUSE) if payload else None
-
-
-def _overrides(text: str) -> Hidden | None:
-    spans = _OVERRIDE.findall(text)
-    payload = "\n".join(body[::-1] if sign == "\u202e" else body for sign, body in spans)
-    return Hidden(payload=payload, how="bidirectional override", level=REFUSE) if spans else None
-
-
-def _embeddings(text: str) -> Hidden | None:
-    found = _EMBEDDING.search(text)
-    if found is None or _RIGHT_TO_LEFT.search(text):
-        return None
-    return Hidden(payload=text[found.end() :][::-1], how="bidirectional embedding", level=ASK)
-
-
-def _inside_words(text: str) -> Hidden | None:
-    found = _INSIDE_WORD.search(text)
-    if found is None:
-        return None
-    shown = text[max(0, found.start() - _AROUND) : found.end() + _AROUND]
-    return Hidden(payload=_SUSPECTS.sub("", shown), how="invisible character inside a word", level=ASK)
+        before = text[run.start() - 1 : run.start()]
+        if len(run[0]) > 1 or not (run[0] < _FIRST_SUPPLEMENT or _IDEOGRAPH.match(before)):
+            found += run[0]
+    return found
 
 
 def _decode_bits(chars: str) -> str:
@@ -497,12 +473,6 @@ def _selector_value(char: str) -> int:
     """The byte that a variation selector encodes: there are 16 in one block of Unicode and 240 in another."""
     code = ord(char)
     return code - 0xFE00 if code < 0xE0100 else code - 0xE0100 + 16  # noqa: PLR2004
-
-
-def _is_ideograph(char: str) -> bool:
-    return bool(char) and (
-        "\u2e80" <= char <= "\u9fff" or "\uf900" <= char <= "\ufaff" or "\U00020000" <= char <= "\U0003ffff"
-    )
 
 
 # Imitations of the frame: template tokens, role lines, fences, headers, delimiters.
