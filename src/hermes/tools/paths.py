@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from hermes.base.errors import WriteRefused
 from hermes.base.values import value
+from hermes.safety.trust import TABLES
 from hermes.storage.files import is_inside
 
 if TYPE_CHECKING:
@@ -17,27 +18,7 @@ if TYPE_CHECKING:
     from hermes.settings.config import Settings
     from hermes.settings.trust import TrustedFolders
 
-# Names that hold keys and passwords, wherever they are.
-SECRET_NAMES = (
-    *(".env", ".env.*", "*.pem", "*.key", "*.p12", "*.pfx", "*.jks", "*.kdbx", "id_rsa", "id_dsa", "id_ecdsa"),
-    *("id_ed25519", ".netrc", "_netrc", ".pgpass", ".git-credentials", ".npmrc", ".pypirc", ".htpasswd"),
-    *("credentials", "credentials.json", "secrets.json", "secrets.yaml", "secrets.yml", "shadow", "gshadow"),
-)
-# Templates with the names of the variables, without their values.
-_HARMLESS = (".env.example", ".env.sample", ".env.template")
-SECRET_FOLDERS = (".ssh", ".gnupg", ".aws", ".kube", ".docker", ".azure", ".password-store")
-# What a shell, an editor, git or the system runs by itself later: a change acts without any further tool call.
-_RUN_LATER = (
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".kshrc", ".cshrc"),
-    *(".zshrc", ".zprofile", ".zshenv", ".zlogin", ".zlogout", ".xprofile", ".xinitrc", ".xsession", ".xsessionrc"),
-    *("crontab", "authorized_keys", "config.fish", ".envrc", ".gitconfig", ".inputrc", ".vimrc", ".tmux.conf"),
-    *("sitecustomize.py", "usercustomize.py"),
-)
-_RUN_LATER_FOLDERS = (
-    *(".git", ".husky", "autostart", "systemd", "cron.d", "cron.daily", "cron.hourly", "cron.weekly"),
-    *("cron.monthly", "init.d", "profile.d", "launchagents", "launchdaemons"),
-)
-
+SECRET_NAMES, SECRET_FOLDERS = TABLES["secret files"], TABLES["secret folders"]
 _LONGEST_PATH = 1_000  # characters; no real path is that long, and systems refuse much longer ones
 
 
@@ -151,7 +132,7 @@ class AllowedPaths:
 def is_secret(path: str) -> bool:
     """Whether a file holds keys or passwords, judging by its name and folders."""
     parts = path.lower().split(os.sep)  # some file systems ignore case
-    if parts[-1] in _HARMLESS:
+    if parts[-1] in TABLES["harmless templates"]:
         return False
     return any(fnmatch.fnmatchcase(parts[-1], each) for each in SECRET_NAMES) or any(
         part in SECRET_FOLDERS for part in parts
@@ -166,7 +147,7 @@ def _of_a_process(path: str) -> bool:
 def _runs_later(path: str) -> bool:
     """Whether a change of this file would act later, without another tool call."""
     parts = path.lower().split(os.sep)
-    return parts[-1] in _RUN_LATER or any(part in _RUN_LATER_FOLDERS for part in parts[:-1])
+    return parts[-1] in TABLES["run later"] or any(part in TABLES["run later folders"] for part in parts[:-1])
 
 
 def _refused(message: str) -> WriteRefused:
