@@ -100,20 +100,6 @@ def _load(module: str) -> Any:
     return sys.modules[name]
 
 
-def shown(entries: Sequence[str], file: MemoryFile, name: str, known: dict[str, str], origins: Origins) -> list[str]:
-    """Returns the entries as a model may see them; `known` caches the results by entry.
-
-    Hermes scans what it writes, so only a file that was changed from outside is scanned again.
-    """
-    if any(entry not in known for entry in entries):
-        try:
-            seen = blocked_in_prompt(entries, name, origins) if file.has_texts_of_others() else entries
-        except (StorageError, WriteRefused) as error:
-            return [known.get(entry, f"[not shown: {error}]") for entry in entries]
-        known.update(zip(entries, seen, strict=True))
-    return [known[entry] for entry in entries]
-
-
 ACTIONS = ("add", "replace", "remove")
 _DONE = {"add": "Entry added.", "replace": "Entry replaced.", "remove": "Entry removed."}
 _SHOWN = 40
@@ -475,8 +461,6 @@ class MemoryStore:
         # What each file held when the store was opened; scanned and rendered when the snapshot is first asked for.
         self._frozen = {target: _reading_or_reason(file) for target, file in files.items()}
         self._snapshots: dict[str, str] = {}
-        # How a model may see the entries scanned so far; a write through this object was scanned at that time.
-        self._seen_as: dict[str, dict[str, str]] = {target: {} for target in files}
 
     @classmethod
     def open(
@@ -545,9 +529,11 @@ class MemoryStore:
 
     def shown(self, target: str, entries: Sequence[str]) -> list[str]:
         """Returns live entries for a tool result; one that a prompt would hide is hidden here too."""
-        judged = shown(
-            entries, self._file(target), FILES[target], self._seen_as[target], lambda: self.provenance(target)
-        )
+        try:  # Hermes scans what it writes, so only a file that was changed from outside is scanned again
+            foreign = self._file(target).has_texts_of_others()
+            judged = self._judged(target, entries) if foreign else tuple(entries)
+        except (StorageError, WriteRefused) as error:
+            judged = (f"[not shown: {error}]",) * len(entries)
         allowed = set(self.recalled(target, entries))
         return [seen if entry in allowed else _KEPT for entry, seen in zip(entries, judged, strict=True)]
 
@@ -560,6 +546,9 @@ class MemoryStore:
             return tuple(entries)
         known = of_entries(marks, entries, self.history(target)[0])
         return tuple(entry for entry in entries if not known.get(entry, NONE).never)
+
+    def _judged(self, target: str, entries: Sequence[str]) -> tuple[str, ...]:
+        return blocked_in_prompt(entries, FILES[target], lambda: self.provenance(target))
 
     def read(self, target: str) -> Reading:
         """Reads the file as it is now, with what the entries alone do not show: drift, notes, foreign changes."""
@@ -596,8 +585,6 @@ class MemoryStore:
         ready = prepared(operations, self._screen, cause)
         planned = planner(target, ready, self._limits[target], self._room(target), self._judge(target, cause))
         plan, change = self._change(target, planned, cause)
-        for each in ready:
-            self._seen_as[target].setdefault(each["content"], each["content"])
         return self._written(target, message(plan, ready), plan, change)
 
     def rehearse(self, target: str, operations: Sequence[Operation], *, cause: Cause) -> None:
@@ -866,12 +853,11 @@ class MemoryStore:
         try:
             entries = tuple(dict.fromkeys(frozen.entries))
             fitting_ones, left_out = self._within_budget(target, self.recalled(target, entries))
-            shown = blocked_in_prompt(fitting_ones, FILES[target], lambda: self.provenance(target))
+            shown = self._judged(target, fitting_ones)
         except (StorageError, WriteRefused) as error:
             return _unreadable(target, str(error))
         if frozen.drift and not entries:
             return _unreadable(target, f"{self.path(target)} holds no text: {frozen.drift}; look at what is in it")
-        self._seen_as[target].update(zip(fitting_ones, shown, strict=True))
         return block(target, (*shown, *left_out), usage(entries, self._limits[target]))
 
 
