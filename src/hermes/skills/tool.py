@@ -276,7 +276,12 @@ class SkillTools:
     def _scan_of_writes(self, text: str) -> Verdict:
         """Scans text that is to be written; with `strict`, everything unusual counts as an attack."""
         verdict = self._scan(text)
-        return _Refused(verdict) if self._strict and verdict.level != "clean" else verdict
+        if not self._strict or verdict.level == "clean":
+            return verdict
+        from hermes.safety.scanner import REFUSE
+        from hermes.safety.scanner import Verdict as Judgement
+
+        return Judgement(level=REFUSE, classes=tuple(verdict.classes), excerpt=verdict.excerpt)
 
     def _is_foreign(self, place: Place) -> bool:
         return folder_of(place, self._root, self._also) != self._root
@@ -318,15 +323,6 @@ class SkillTools:
             case _:
                 place, kept = remove_file(root, name, args["file_path"], stamp)
                 return place, f"moved {args['file_path']} to {os.path.relpath(kept, root)}"
-
-
-class _Refused:
-    """A verdict turned into a refusal."""
-
-    level = "refuse"
-
-    def __init__(self, verdict: Verdict) -> None:
-        self.classes, self.excerpt = verdict.classes, verdict.excerpt
 
 
 def _listed(skill: Skill, key: str) -> list[str]:
