@@ -462,7 +462,10 @@ class Prompt:
 
 def assemble(inputs: PromptInputs) -> Prompt:
     """Builds the prompt from its layers in their fixed order, without empty ones."""
-    files, soul, shared = _context_files(inputs), _soul(inputs), _shared(inputs)
+    files: tuple[ContextFile, ...] = ()
+    if inputs.cwd is not None and not inputs.skip_context_files:
+        files = load_context_files(inputs.cwd, inputs.scan, limit=inputs.context_limit, is_trusted=inputs.is_trusted)
+    soul, shared = _soul(inputs), _shared(inputs)
     layers = (
         ("identity", _identity(inputs, soul)),
         *_guidance(inputs),
@@ -544,12 +547,6 @@ def _skills_index(inputs: PromptInputs) -> str:
     if not inputs.skills_index.strip() or not SKILL_READERS & inputs.tools:
         return ""
     return f"{_prose('skills_index.md')}\n\n{inputs.skills_index.strip()}"
-
-
-def _context_files(inputs: PromptInputs) -> tuple[ContextFile, ...]:
-    if inputs.cwd is None or inputs.skip_context_files:
-        return ()
-    return load_context_files(inputs.cwd, inputs.scan, limit=inputs.context_limit, is_trusted=inputs.is_trusted)
 
 
 def _shown(files: tuple[ContextFile, ...]) -> str:

@@ -489,7 +489,9 @@ class Compactor:
 
     def _summarisers(self) -> dict[str, Any]:
         budget = Background(self._parts.database, self._parts.settings)
-        return summarisers(self._parts.settings, self._model, self._renew, budget)
+        return summarisers(
+            self._parts.settings, self._model, lambda: self._contexts.lease(self._host.id, self._holder), budget
+        )
 
     def _beside(self) -> ContextCompressor | None:
         """A separate compressor for the thread that prepares; it shares no state and renews no lease.
@@ -500,17 +502,6 @@ class Compactor:
         main = None if getattr(self._model, "one_at_a_time", False) else self._model
         asked = summarisers(self._parts.settings, main, budget=budget)
         return self._built_in(**asked) if asked else None
-
-    def _assume(self, window: int) -> None:
-        """Assumes a smaller window, for this process only."""
-        self.window = window
-        self._call(self.engine.update_model, self._host.model, window)
-
-    def _learn(self, window: int) -> None:
-        """Stores the limit a provider stated. It is used until Hermes assumes another window for this model."""
-        if window < self._believed:
-            kept = json.dumps({"tokens": window, "instead_of": self._believed})
-            self._parts.database.set_meta(f"{_WINDOW}:{self._name}", kept)
 
     def _believe(self, name: str, window: int) -> None:
         kept = json.loads(self._parts.database.get_meta(f"{_WINDOW}:{name}") or "{}")
@@ -569,11 +560,14 @@ class Compactor:
     def _make_it_fit(self, too_long: ContextTooLong) -> None:
         sent = self.tokens()
         limit = too_long.limit or next((step for step in _STEPS if step < sent), _STEPS[-1])
-        if too_long.limit:
-            self._learn(too_long.limit)
+        if too_long.limit and too_long.limit < self._believed:
+            # Used until Hermes assumes another window for this model.
+            kept = json.dumps({"tokens": too_long.limit, "instead_of": self._believed})
+            self._parts.database.set_meta(f"{_WINDOW}:{self._name}", kept)
         for _ in range(_PASSES):
             self._real = None
-            self._assume(limit)
+            self.window = limit  # for this process only
+            self._call(self.engine.update_model, self._host.model, limit)
             self._try("too long", force=True)
             if self.tokens() < limit:
                 return
@@ -600,9 +594,6 @@ class Compactor:
             yield
         finally:
             self._contexts.release(held, self._holder)
-
-    def _renew(self) -> None:
-        self._contexts.lease(self._host.id, self._holder)
 
     def _note_once(self, text: str) -> None:
         """Adds a notice once; otherwise it would come up again at every model call."""
@@ -697,7 +688,7 @@ def _held_back(breaker: Breaker, now: float) -> str:
 
 
 def summarisers(
-    settings: Settings, main: Model | None, renew: Callable[[], None] = lambda: None, budget: Background | None = None
+    settings: Settings, main: Model | None, renew: Callable[[], object] = lambda: None, budget: Background | None = None
 ) -> dict[str, Any]:
     """The models that may write a summary: the helper of `auxiliary.compression`, then the conversation's model.
 
@@ -716,7 +707,7 @@ def summarisers(
     return given
 
 
-def _asking(model: Model, seconds: float, renew: Callable[[], None], budget: Background | None) -> Summariser:
+def _asking(model: Model, seconds: float, renew: Callable[[], object], budget: Background | None) -> Summariser:
     def ask(prompt: str, max_tokens: int) -> str:
         del max_tokens  # the prompt states the length; a hard limit would cut the summary off, and it would be rejected
         renew()

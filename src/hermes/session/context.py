@@ -227,7 +227,7 @@ class ReviewCounters:
     def __init__(self, database: SessionDB, session_id: str) -> None:
         self._database = database
         self._key = f"nudges:{database.get_session(session_id).root}"
-        kept = _read(database.get_meta(self._key))
+        kept = kept_object(database.get_meta(self._key))
         self.turns = int(kept.get("turns", 0))
         self.calls = int(kept.get("calls", 0))
         self._saved_memory = False
@@ -273,7 +273,8 @@ class ReviewCounters:
         self._database.set_meta(self._key, json.dumps(kept))
 
 
-def _read(stored: object) -> dict[str, Any]:
+def kept_object(stored: object) -> dict[str, Any]:
+    """Reads an object that the database keeps as JSON text; empty when there is none."""
     try:
         found = json.loads(stored) if isinstance(stored, str) else {}
     except ValueError:

@@ -27,14 +27,12 @@ from hermes.settings.trust import DecisionLog
 from hermes.storage.documents import LocalDocuments
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
     from hermes.settings.home import Home
 
     Run = dict[str, Any]
-    from collections.abc import Callable, Sequence
-
     from hermes.memory.curation import Contradiction, Operation
     from hermes.memory.store import MemoryStore
     from hermes.session.models import Background
@@ -72,8 +70,8 @@ class CurationLog:
     def find(self, run_id: str) -> Run:
         """Returns the run with this id, or without one the newest that can be undone; NotFound when there is none."""
         for run in reversed(self.runs()):
-            wanted = run["id"] == run_id if run_id else not run["undone_by"] and not run.get("undoes") and _changed(run)
-            if wanted:
+            changed = run.get("changes") or run.get("skills")
+            if run["id"] == run_id if run_id else changed and not run["undone_by"] and not run.get("undoes"):
                 return run
         raise NotFound(f"there is no run {run_id!r}; `hermes curator log` lists them" if run_id else "nothing to undo")
 
@@ -116,10 +114,6 @@ class CurationLog:
                 yield
             finally:
                 lease.give_back()
-
-
-def _changed(run: Run) -> bool:
-    return bool(run.get("changes") or run.get("skills"))
 
 
 # Backups before a run changes anything: each is an archive of memory and skills, and only the newest are kept.
@@ -226,6 +220,8 @@ class Curator:
 
     def undo(self, run_id: str = "") -> Run:
         """Undoes a run: restores the memory files byte for byte and takes skills out of the archive."""
+        from hermes.skills.files import restore, skills_folder
+
         with self.log.alone():
             run = self.log.find(run_id)
             if run["undone_by"] or run.get("undoes"):
@@ -233,8 +229,10 @@ class Curator:
             cause = Cause(origin="user", note=f"undo of run {run['id']}")
             written = [self._memory.undo(change_id, cause=cause) for change_id in reversed(run["changes"])]
             undone = [each.change.id for each in written if each.change]
+            folder = skills_folder(self._home, self._settings)
             for skill in run["skills"]:
-                self._restore_skill(skill["name"])
+                with folder.changing():
+                    restore(folder.path, skill["name"])
             return self.log.add({"at": self._now(), "trigger": "undo", "undoes": run["id"], "changes": undone})
 
     def contradictions(self) -> list[dict[str, str]]:
@@ -348,7 +346,8 @@ class Curator:
 
         folder = skills_folder(self._home, self._settings)
         folder.sync()
-        found = skill_states(folder.path, self._now(), *self._ages())
+        ages = (self._settings.integer(f"curator.{name}_after_days") for name in ("stale", "archive"))
+        found = skill_states(folder.path, self._now(), *ages)
         return [each.name for each in found if each.state == DUE and not each.pinned]
 
     def _retire(self, names: Sequence[str], report: Run) -> list[dict[str, str]]:
@@ -364,16 +363,6 @@ class Curator:
             except (HermesError, OSError) as error:
                 report["refused"].append(f"the skill {name} stays where it is: {error}")
         return moved
-
-    def _restore_skill(self, name: str) -> None:
-        from hermes.skills.files import restore, skills_folder
-
-        folder = skills_folder(self._home, self._settings)
-        with folder.changing():
-            restore(folder.path, name)
-
-    def _ages(self) -> tuple[int, int]:
-        return self._settings.integer("curator.stale_after_days"), self._settings.integer("curator.archive_after_days")
 
 
 def _plan_of(entries: tuple[str, ...], operations: Sequence[Operation]) -> Plan:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError
+from hermes.base.text import read_arguments
 from hermes.base.version import __version__
 from hermes.memory.store import MemoryStore
 from hermes.settings.config import documents_of
@@ -376,10 +377,9 @@ def tool_span(name: str, arguments: str | Mapping[str, Any] | None, store: str) 
     result: list[str] = []
     with _span(_operation(name, arguments) if _trace() else "", store) as span:
         yield result
-        if span is not None and result:
-            count = _count(result[0])
-            if count is not None:
-                span.set_attribute("gen_ai.memory.record.count", count)
+        count = (read_arguments(result[0])[0] or {}).get("count") if span is not None and result else None
+        if isinstance(count, int):
+            span.set_attribute("gen_ai.memory.record.count", count)
 
 
 def receipt_span(receipt: Mapping[str, Any], store: str) -> None:
@@ -423,18 +423,6 @@ def _operation(name: str, arguments: str | Mapping[str, Any] | None) -> str:
         return "search_memory"
     if name != "memory":
         return ""
-    try:
-        given = json.loads(arguments) if isinstance(arguments, str) else arguments or {}
-        action = given["action"] if "action" in given else given["operations"][0]["action"]
-    except (ValueError, TypeError, KeyError, IndexError):
-        return ""
-    return _WRITES.get(str(action), "")
-
-
-def _count(result: str) -> int | None:
-    try:
-        told = json.loads(result)
-    except ValueError:
-        return None
-    count = told.get("count") if isinstance(told, dict) else None
-    return count if isinstance(count, int) else None
+    given = read_arguments(arguments)[0] or {}
+    first = given if "action" in given else next(iter(given.get("operations") or ()), None)
+    return _WRITES.get(str(first.get("action")), "") if isinstance(first, dict) else ""

@@ -146,12 +146,9 @@ def mark_used(store: MemoryStore, messages: Sequence[Mapping[str, Any]]) -> None
     """Marks the entries whose words came up in the conversation as used; a full store archives them later."""
     said = {word for message in messages for word in _words(text_of(message)) if message.get("role") != "tool"}
     for target in store.targets:
-        used = [entry for entry in store.entries(target) if _was_used(_words(entry), said)]
-        store.marks_file(target).add(USE, used)
-
-
-def _was_used(words: set[str], said: set[str]) -> bool:
-    return len(words) >= _FEWEST_WORDS and len(words & said) >= max(_FEWEST_WORDS, _SHARE_USED * len(words))
+        words = {entry: _words(entry) for entry in store.entries(target)}
+        fewest = {entry: max(_FEWEST_WORDS, _SHARE_USED * len(each)) for entry, each in words.items()}
+        store.marks_file(target).add(USE, [entry for entry, each in words.items() if len(each & said) >= fewest[entry]])
 
 
 def _words(text: str) -> set[str]:
@@ -212,7 +209,8 @@ def _rendered(database: SessionDB, session_id: str, note: Mapping[str, Any]) -> 
 def take_back(database: SessionDB, session_id: str) -> tuple[str, list[StoredMessage]]:
     """Takes back the person's newest message and everything after it; returns its text and the remaining messages."""
     context = Contexts(database).live(session_id)
-    place = next((place for place in reversed(range(len(context))) if _by_a_person(context[place])), None)
+    by_person = (each.role == "user" and WRITTEN not in each.message for each in reversed(context))
+    place = next((len(context) - back for back, found in enumerate(by_person, start=1) if found), None)
     spoken = list(Contexts(database).originals(session_id))
     asked = last_request([each.message for each in spoken])
     if asked is not None and first_id(spoken[asked]) not in map(first_id, context):
@@ -252,10 +250,6 @@ def _copied(original: StoredMessage) -> dict[str, Any]:
     """A copy of a message for another session, with the id of the original."""
     kept = {key: part for key, part in original.message.items() if key not in (ORDER, RECEIPT)}
     return {COPY: original.id, **kept}
-
-
-def _by_a_person(message: StoredMessage) -> bool:
-    return message.role == "user" and WRITTEN not in message.message
 
 
 # Titles a conversation after its first turn: from the person's words, then better by a helper model if one is set.

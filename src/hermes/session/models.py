@@ -23,15 +23,15 @@ from hermes.base.errors import (
     WrongKey,
 )
 from hermes.base.tokens import estimate
-from hermes.base.values import value
 from hermes.llm.catalogue import cost_of
+from hermes.session.context import kept_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hermes.base.events import Usage
     from hermes.conversations.database import SessionDB
-    from hermes.llm.client import Endpoint, Model
+    from hermes.llm.client import Model
     from hermes.settings.config import Settings
 
     Helper = Callable[[str, str], str]
@@ -62,7 +62,8 @@ def helper_model(settings: Settings, task: str, *, main: Model | None = None, ow
     block = f"auxiliary.{task}"
     if not settings.flag(f"{block}.enabled"):
         return None
-    if _has_its_own(settings, block):
+    chosen = settings.text(f"{block}.provider") not in ("", "auto", "main")
+    if chosen or settings.text(f"{block}.model") or settings.text(f"{block}.base_url"):
         return _helper_of(settings, block)
     if main is not None or own_only:
         return None if own_only else main
@@ -145,13 +146,14 @@ def dollars_for(settings: Settings, model: str, usage: Usage) -> float | None:
 
 def _named(settings: Settings, name: str, person: str = "") -> Model:
     """Opens a model by its name; the other `model.*` settings apply only to the default model."""
-    script = _script(settings, name)
-    if script:
+    if script := _script(settings, name):
         from hermes.llm.scripted import ScriptFile
 
         return ScriptFile(script, context_length=settings.get("model.context_length"))
-    if embedded := _embedded(settings, name):
-        return embedded
+    if name == "local" or name.startswith("local/"):  # it runs inside this process
+        from hermes.llm.embedded import EmbeddedModel
+
+        return EmbeddedModel(name, threads=settings.integer("model.threads"))
     is_default = name == settings.text("model.default")
     return _opened(
         settings,
@@ -164,15 +166,6 @@ def _named(settings: Settings, name: str, person: str = "") -> Model:
         extra_body=settings.get("model.extra_body"),
         person=person,
     )
-
-
-def _embedded(settings: Settings, name: str) -> Model | None:
-    """Opens the model `local` or `local/…`, which runs inside this process; None for any other name."""
-    if name != "local" and not name.startswith("local/"):
-        return None
-    from hermes.llm.embedded import EmbeddedModel
-
-    return EmbeddedModel(name, threads=settings.integer("model.threads"))
 
 
 def _script(settings: Settings, name: str) -> str:
@@ -198,11 +191,6 @@ def script_from_here(name: str) -> str:
 
 def _beside(settings: Settings, path: str) -> str:
     return os.path.join(os.path.dirname(settings.path), os.path.expanduser(path))
-
-
-def _has_its_own(settings: Settings, block: str) -> bool:
-    chosen = settings.text(f"{block}.provider") not in ("", "auto", "main")
-    return chosen or bool(settings.text(f"{block}.model") or settings.text(f"{block}.base_url"))
 
 
 def _helper_of(settings: Settings, block: str) -> Model:
@@ -253,16 +241,12 @@ def _opened(
         **given,
     )
     if effort:
-        endpoint = replace(endpoint, extra_body=_effort(endpoint, effort) | endpoint.extra_body)
+        asked = {"output_config": {"effort": effort}} if endpoint.wire == "anthropic" else {"reasoning_effort": effort}
+        endpoint = replace(endpoint, extra_body=asked | endpoint.extra_body)
     if person and is_at_vendor(endpoint, "openai"):
         key = hashlib.sha256(person.encode("utf-8", "replace")).hexdigest()[:32]  # does not reveal the person
         endpoint = replace(endpoint, extra_body={"prompt_cache_key": key} | endpoint.extra_body)
     return open_model(endpoint, retries)
-
-
-def _effort(endpoint: Endpoint, effort: str) -> dict[str, Any]:
-    """The reasoning effort in the fields of each API."""
-    return {"output_config": {"effort": effort}} if endpoint.wire == "anthropic" else {"reasoning_effort": effort}
 
 
 # The budget of background work: its daily limits, what it spent, which reviews wait, and whether it changes anything.
@@ -278,16 +262,6 @@ _KEPT_DAYS = 31  # older daily counts are deleted
 CUT_OFF = "it was cut off"  # why a review waits whose process was killed
 _LONGEST_REVIEW = 1800.0  # seconds; a review that began earlier and has not ended was killed with its process
 _MOST_BEGUN = 3  # starts after which a review that was killed each time is given up
-
-
-@value
-class Waiting:
-    """A review of a conversation that is due but waits; `about` is what it looks for: memory, skills or both."""
-
-    session: str
-    at: float
-    about: tuple[str, ...]
-    why: str
 
 
 class Background:
@@ -327,7 +301,7 @@ class Background:
         tokens = int(fresh + usage.cache_read_tokens * CACHED + usage.output_tokens)
         key = f"{_SPENT}{self._day()}:{task}"
         with self._database.store.transaction():  # other processes count at the same time
-            before = _stored_object(self._database.get_meta(key))
+            before = kept_object(self._database.get_meta(key))
             if not before:
                 self._drop_old_days()
             cost = before.get("cost", 0.0)
@@ -344,13 +318,13 @@ class Background:
     def spent(self) -> dict[str, dict[str, Any]]:
         """Tokens, dollars (where prices are known) and calls of today, by task."""
         kept = self._database.store.meta_from(f"{_SPENT}{self._day()}:")
-        return {task: {"tokens": 0, "cost": 0.0, "calls": 0, **_stored_object(text)} for task, text in kept}
+        return {task: {"tokens": 0, "cost": 0.0, "calls": 0, **kept_object(text)} for task, text in kept}
 
     def by_day(self) -> dict[str, dict[str, float]]:
         """Tokens and dollars of all tasks together, for each day that is kept."""
         days: dict[str, dict[str, float]] = {}
         for key, text in self._database.store.meta_from(_SPENT):
-            day, kept = days.setdefault(key.partition(":")[0], {"tokens": 0, "cost": 0.0}), _stored_object(text)
+            day, kept = days.setdefault(key.partition(":")[0], {"tokens": 0, "cost": 0.0}), kept_object(text)
             for name in day:
                 day[name] += kept.get(name, 0)
         return days
@@ -366,21 +340,21 @@ class Background:
     def begin(self, session_id: str, about: Iterable[str]) -> bool:
         """Notes that a review starts, so that it is repeated if the process is killed; False after too many kills."""
         key = f"{_WAITING}{session_id}"
-        begun = _stored_object(self._database.get_meta(key)).get("begun", 0) + 1
+        begun = kept_object(self._database.get_meta(key)).get("begun", 0) + 1
         kept = {"at": self._now(), "about": sorted(about), "why": CUT_OFF, "begun": begun}
         self._database.set_meta(key, json.dumps(kept) if begun <= _MOST_BEGUN else None)
         return bool(begun <= _MOST_BEGUN)
 
-    def waiting(self) -> list[Waiting]:
-        """Lists the reviews that wait, the oldest first, without those that are running."""
+    def waiting(self) -> list[dict[str, Any]]:
+        """Lists the reviews that wait, the oldest first, without those that are running: session, at, about, why."""
         under_way = self._now() - _LONGEST_REVIEW
-        kept = [(session, _stored_object(text)) for session, text in self._database.store.meta_from(_WAITING)]
+        kept = [(session, kept_object(text)) for session, text in self._database.store.meta_from(_WAITING)]
         found = [
-            Waiting(session=session, at=each["at"], about=tuple(each["about"]), why=each["why"])
+            {"session": session, "at": each["at"], "about": list(each["about"]), "why": each["why"]}
             for session, each in kept
             if each and not (each.get("begun") and each["at"] > under_way)
         ]
-        return sorted(found, key=lambda each: each.at)
+        return sorted(found, key=lambda each: each["at"])
 
     def done(self, session_id: str) -> None:
         """Removes a review that was made, or that has nothing left to look at, from the waiting ones."""
@@ -391,7 +365,7 @@ class Background:
 
     def consolidated(self, task: str, *, changed: bool, tokens: int) -> None:
         """Notes the end of a run; several paid runs in a row that change nothing raise an alarm (`alarms`)."""
-        before = _stored_object(self._database.get_meta(f"{_IDLE}{task}"))
+        before = kept_object(self._database.get_meta(f"{_IDLE}{task}"))
         if changed:
             self._database.set_meta(f"{_IDLE}{task}", None)
         elif tokens:
@@ -407,7 +381,7 @@ class Background:
         most = self._settings.integer("background.alarm_after")
         found = []
         for task, text in self._database.store.meta_from(_IDLE):
-            idle = _stored_object(text)
+            idle = kept_object(text)
             if most and idle.get("runs", 0) >= most:
                 spent = f"the last {idle['runs']} runs of {_NAMES.get(task, task)} changed nothing and took"
                 found.append(f"{spent} {idle['tokens']:,} tokens since {idle['since']}; {_REMEDIES.get(task, '')}")
@@ -424,7 +398,7 @@ class Background:
             "tokens_per_day": self._settings.integer("background.tokens_per_day"),
             "cost_per_day": self._limit_in_dollars(),
             "spent": self.why_not(),
-            "waiting": [{**vars(each), "about": list(each.about)} for each in self.waiting()],
+            "waiting": self.waiting(),
             "alarms": self.alarms(),
         }
 
@@ -446,11 +420,3 @@ _REMEDIES = {
     REVIEW: "try another model for it (auxiliary.background_review), or review.enabled: false",
     CURATION: "try another model for it (auxiliary.curator), or curator.consolidate: false",
 }
-
-
-def _stored_object(stored: object) -> dict[str, Any]:
-    try:
-        found = json.loads(stored) if isinstance(stored, str) else {}
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

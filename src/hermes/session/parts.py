@@ -26,11 +26,19 @@ from hermes.memory.entries import NONE, USE, Cause
 from hermes.memory.store import SWITCHES, MemoryStore, search
 from hermes.session.external import External, ProviderTool
 from hermes.settings.config import conversations_of, documents_of, load_settings, secret
-from hermes.settings.home import SHARED, UNSAVED, find_home, locate_home
+from hermes.settings.home import (
+    SHARED,
+    UNSAVED,
+    find_home,
+    locate_home,
+    named_project,
+    project_of,
+    recorded_project,
+)
 from hermes.settings.schema import nearest
 from hermes.settings.trust import DecisionLog, TrustedFolders
 from hermes.storage.ports import is_address
-from hermes.tools.memory import MemoryTool, SkillTool
+from hermes.tools.memory import ContextCompact, ContextExpand, MemoryTool, SessionSearchTool, SkillTool
 from hermes.tools.registry import Toolbox, check_tool, check_toolsets, is_enabled, toolsets_of
 
 if TYPE_CHECKING:
@@ -55,7 +63,6 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
     from hermes.skills.tool import SkillTools
     from hermes.storage.ports import Documents
-    from hermes.tools.memory import ContextExpand, SessionSearchTool
     from hermes.tools.registry import Tool
 
     Database = Callable[[], AbstractContextManager[SessionDB | None]]
@@ -481,7 +488,7 @@ class SessionParts:
         ours["session_search"] = self._session_search
         ours["context_expand"] = lambda: context_expand_tool(self.home, self.storage.past)
         if self.settings.flag("compression.enabled"):
-            ours["context_compact"] = _context_compact
+            ours["context_compact"] = ContextCompact
         made = {name: make for name, make in ours.items() if is_enabled(name, self.toolsets)}
         made |= self.options.makers or {}
         for tool in self.extra:
@@ -673,8 +680,6 @@ def open_parts(
     )
     try:
         if resume is not None and owner is not None and project is None:
-            from hermes.settings.home import recorded_project
-
             resumed = storage.readable.resolve(resume)
             project = recorded_project(resumed.project) if resumed is not None else ""
         scope = _project(chosen, project, cwd)
@@ -713,8 +718,6 @@ def _project(settings: Settings, project: str | None, cwd: str | None) -> str:
     scope = settings.text("memory.projects")
     if scope == "off" or project == "" or (project is None and (scope != "auto" or cwd is None)):
         return ""
-    from hermes.settings.home import named_project, project_of
-
     return project_of(cwd or "") if project is None else named_project(project, cwd)
 
 
@@ -798,11 +801,7 @@ def session_search_tool(
             if is_address(opened.path):  # in PostgreSQL an owner is HOME:NAME
                 owner = owner.partition(":")[2] or LOCAL
             return open_past(_of_profile(home, profile), owner=owner)
-        from contextlib import nullcontext
-
         return nullcontext(opened)
-
-    from hermes.tools.memory import SessionSearchTool
 
     return SessionSearchTool(past, archived=archived, project=project, helpers=helpers)
 
@@ -825,15 +824,7 @@ def context_expand_tool(
             with past:
                 yield from Contexts(past).read(session_id, ids)
 
-    from hermes.tools.memory import ContextExpand
-
     return ContextExpand(read)
-
-
-def _context_compact() -> Tool:
-    from hermes.tools.memory import ContextCompact
-
-    return ContextCompact()
 
 
 def search_helpers(settings: Settings, database: Database) -> Helpers | None:

@@ -164,6 +164,7 @@ class _Seen:
 
 
 def _turn(seen: _Seen, asked: StoredMessage, rest: list[StoredMessage]) -> dict[str, Any]:
+    told = {addition["source"] for addition in asked.message.get("additions", ())}
     return {
         "message_id": asked.id,
         "at": asked.timestamp,
@@ -173,7 +174,7 @@ def _turn(seen: _Seen, asked: StoredMessage, rest: list[StoredMessage]) -> dict[
         "history": {"messages": len(seen.context), "tokens": seen.tokens},
         "summaries": seen.summaries(),
         "added": _additions(asked),
-        "announced": _change_ids(asked.message.get("announced", {})) if _told(asked) else {},
+        "announced": _change_ids(asked.message.get("announced", {})) if "announcement" in told else {},
         "results": [
             {"tool": each.message.get("name") or "", "characters": len(each.text), "added": _additions(each)}
             for each in rest
@@ -217,10 +218,6 @@ def _additions(each: StoredMessage) -> list[dict[str, Any]]:
 
 def _with_texts(parts: Iterable[dict[str, Any]], texts: Sequence[str | None]) -> list[dict[str, Any]]:
     return [{**part, "text": text} for part, text in zip(parts, texts, strict=True)]
-
-
-def _told(each: StoredMessage) -> bool:
-    return any(addition["source"] == "announcement" for addition in each.message.get("additions", ()))
 
 
 def _change_ids(seen: dict[str, int]) -> dict[str, str]:

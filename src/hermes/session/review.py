@@ -36,7 +36,7 @@ from hermes.session.context import (
     wire_message,
 )
 from hermes.session.lifecycle import transcript
-from hermes.session.models import CACHED, CURATION, REVIEW, Background
+from hermes.session.models import CACHED, CURATION, REVIEW, Background, helper_model
 from hermes.tools.loop import run_turn
 from hermes.tools.registry import CUT_OFF, TOOLSETS, Toolbox, failure, to_json
 
@@ -197,13 +197,13 @@ class Reviews:
         own = self._session.id
         if model is None or not self._settings.flag("review.enabled"):
             return None
-        waiting = [each for each in self._budget.waiting() if each.session != own][:_MADE_UP_FOR]
+        waiting = [each for each in self._budget.waiting() if each["session"] != own][:_MADE_UP_FOR]
         if not waiting or self._budget.why_not(task=REVIEW):
             return None
         chosen = self._model(model)
         if chosen is None:
             return None
-        return lambda: [self.run_waiting(chosen, each.session, frozenset(each.about)) for each in waiting]
+        return lambda: [self.run_waiting(chosen, each["session"], frozenset(each["about"])) for each in waiting]
 
     @property
     def running(self) -> bool:
@@ -250,7 +250,7 @@ class Reviews:
         started = time.time()
         outcome: dict[str, Any] = {"at": started, "session": turn.session, "about": sorted(kinds), "model": model.name}
         budget = Budget(self._budget, self._settings.integer("review.max_tokens"), model.name)
-        prompt = _prompt(kinds)
+        prompt = _text(f"review_{'both' if kinds == {MEMORY, SKILLS} else min(kinds)}")
         expected, why = budget.too_dear(request, prompt, model, cached=cached)
         if not why and (later := self._budget.why_not(expected, REVIEW)):
             if self._budget.can_ever_pay(expected, REVIEW):
@@ -295,8 +295,6 @@ class Reviews:
         return row.kind == "delegate" or row.source in _SIDE_WORK
 
     def _model(self, main: Model) -> Model | None:
-        from hermes.session.models import helper_model
-
         return helper_model(self._settings, "background_review", main=main)
 
     def _keep(self, outcome: dict[str, Any]) -> dict[str, Any]:
@@ -361,11 +359,6 @@ def last_review(database: SessionDB) -> dict[str, Any] | None:
     """The outcome of the newest review, for status commands."""
     kept = database.get_meta(LAST_REVIEW)
     return json.loads(kept) if isinstance(kept, str) else None
-
-
-def _prompt(kinds: frozenset[str]) -> str:
-    name = "both" if kinds == {MEMORY, SKILLS} else "memory" if MEMORY in kinds else "skills"
-    return _text(f"review_{name}")
 
 
 def _text(name: str) -> str:

@@ -232,7 +232,8 @@ class MemorySession:
         text = "\n\n".join(filter(None, [typed, attached]))
         self._return_to_state_db()
         self._close_open_calls()
-        self._close_broken_turn()
+        if self._unfinished:  # a turn of this or another process
+            self._save({"role": "assistant", "content": _BROKEN_OFF, "interrupted": True})
         self.preflight()
         kept = without_private(text)
         if is_unclosed(text):
@@ -457,7 +458,11 @@ class MemorySession:
         entries = None
         if not self._issuer.lists_prompt(self.id, prompt):
             details = self._with_fallback(lambda: self._parts.database.session_details(self.id))
-            entries = entries_in_prompt(self.store, self.system_prompt, self._prompt_sections(details))
+            # A compaction that rebuilt the prompt stored the sizes of its sections with its summary.
+            stored = [message for _, message in self.context.stored()]
+            rebuilt = (message["prompt_sections"] for message in reversed(stored) if "prompt_sections" in message)
+            sections = next(rebuilt, None) or details.get("prompt_sections") or []
+            entries = entries_in_prompt(self.store, self.system_prompt, sections)
         changed = captured or any(message.get("role") == "tool" for message in turn)
         about = {
             "model": answer.get("model") or self.model,
@@ -473,12 +478,6 @@ class MemorySession:
         self._fired = []
         seen = self.context.new_digests(self._issuer.newest_in(self.id))
         return self._issuer.issue(self.id, prompt=prompt, entries=entries, seen=seen, answer=answer, about=about)
-
-    def _prompt_sections(self, details: Mapping[str, Any]) -> list[dict[str, Any]]:
-        """The sizes of the current prompt's sections; a compaction that rebuilt it stored them with its summary."""
-        stored = [message for _, message in self.context.stored()]
-        rebuilt = (message["prompt_sections"] for message in reversed(stored) if "prompt_sections" in message)
-        return next(rebuilt, None) or details.get("prompt_sections") or []
 
     def fired(self, *, kind: str, name: str, text: str, trigger: str) -> None:
         """Notes for the receipt of this turn that the model was shown a rule or a reminder, and why."""
@@ -764,11 +763,6 @@ class MemorySession:
         """Adds a result to each call without one, because no model accepts such a history."""
         for call_id in unanswered_calls(self.context.messages):
             self._save({"role": "tool", "tool_call_id": call_id, "content": ENDED})
-
-    def _close_broken_turn(self) -> None:
-        """Marks an unfinished turn, of this or another process, before the next one begins."""
-        if self._unfinished:
-            self._save({"role": "assistant", "content": _BROKEN_OFF, "interrupted": True})
 
     def _refuse_closed(self) -> None:
         if not self._parts.storage.is_open:

@@ -485,12 +485,12 @@ def archived(root: str) -> list[ArchivedSkill]:
     """Lists the archive by name, the newest version of each name last."""
     base = os.path.join(root, ARCHIVE)
     found = []
-    for category in _folders(base):
-        for folder in _folders(os.path.join(base, category)):
+    for category, above, _ in _directories(base):
+        for folder, path, _ in _directories(above):
             name, _, stamp = folder.rpartition(".")
             if name and not folder.endswith(".files"):  # those hold single files that `remove_file` moved
                 full = name if category == "-" else f"{category}/{name}"
-                found.append(ArchivedSkill(name=full, path=os.path.join(base, category, folder), stamp=stamp))
+                found.append(ArchivedSkill(name=full, path=path, stamp=stamp))
     return sorted(found, key=lambda each: (each.name, each.stamp))
 
 
@@ -519,14 +519,6 @@ def _written(place: Place) -> float:
         return os.stat(place.main_file).st_mtime
     except OSError:
         return 0.0
-
-
-def _folders(path: str) -> list[str]:
-    try:
-        with os.scandir(path) as entries:
-            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
-    except OSError:
-        return []
 
 
 def create(root: str, name: str, content: str, category: str, scan: Scan) -> Place:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.base.values import value
 from hermes.tools.paths import AllowedPaths, Limits
-from hermes.tools.registry import SCHEMAS, failure
+from hermes.tools.registry import SCHEMAS, TOOLSETS, failure
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -185,10 +185,7 @@ class BuiltinTools:
     def makers(self) -> dict[str, Callable[[], Tool]]:
         """A maker for each tool by name, so that a toolset that is off costs nothing, not even its imports."""
         made: dict[str, Callable[[], Tool]] = {
-            "read_file": lambda: self._file_tools["read_file"],
-            "write_file": lambda: self._file_tools["write_file"],
-            "patch": lambda: self._file_tools["patch"],
-            "search_files": lambda: self._file_tools["search_files"],
+            **{name: lambda name=name: self._file_tools[name] for name in TOOLSETS["files"]},  # type: ignore[misc]
             "terminal": self._terminal,
             "fetch_url": self._fetch_url,
             "todo": lambda: self._steps,

@@ -9,6 +9,7 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
+from urllib.request import getproxies
 
 from hermes.base.errors import Interrupted, WriteRefused
 from hermes.base.values import value
@@ -254,7 +255,7 @@ class FetchUrl:
         try:
             found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
-            if _behind_a_proxy():
+            if getproxies().keys() & {"http", "https", "all"}:  # only the proxy can resolve it
                 return ""
             raise WriteRefused(f"there is no host {host!r}: {error}", kind="web") from error
         addresses = [str(each[4][0]) for each in found]
@@ -277,12 +278,6 @@ def _is_public(text: str) -> bool:
         if int(address) >> 32 == _NAT64:
             inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     return address.is_global and not address.is_multicast and (inner is None or inner.is_global)
-
-
-def _behind_a_proxy() -> bool:
-    from urllib.request import getproxies
-
-    return bool(getproxies().keys() & {"http", "https", "all"})
 
 
 def _decoded(data: bytes, charset: str) -> str:

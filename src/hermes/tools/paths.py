@@ -50,7 +50,9 @@ class AllowedPaths:
     def to_read(self, path: str) -> str:
         """Resolves a path that may be read; asks the person, or refuses, where they have not agreed."""
         real = self.real(path)
-        if (is_inside(real, self._home) and is_secret(real)) or _of_a_process(real):
+        # The variables or memory of a process, ours included, hold keys.
+        of_a_process = real.startswith("/proc/") and os.path.basename(real) in ("environ", "mem", "auxv")
+        if (is_inside(real, self._home) and is_secret(real)) or of_a_process:
             raise _refused(f"{path} holds the keys of this program; no tool may read it")
         self._check_place("read", real)
         if is_secret(real):
@@ -137,11 +139,6 @@ def is_secret(path: str) -> bool:
     return any(fnmatch.fnmatchcase(parts[-1], each) for each in SECRET_NAMES) or any(
         part in SECRET_FOLDERS for part in parts
     )
-
-
-def _of_a_process(path: str) -> bool:
-    """Whether a path shows the variables or memory of a process, ours included: they hold keys."""
-    return path.startswith("/proc/") and os.path.basename(path) in ("environ", "mem", "auxv")
 
 
 def _runs_later(path: str) -> bool:
