@@ -39,7 +39,7 @@ def test_a_hermes_agent_database_in_our_place_is_refused_untouched_with_the_comm
     foreign: Path,
 ) -> None:
     before = _fingerprints(foreign.parent)
-    with pytest.raises(StorageError, match=r"hermes-agent.*hermes sessions import"):
+    with pytest.raises(StorageError, match=r"hermes-agent.*hermes import hermes-agent"):
         SessionDB.open(foreign)
     assert _fingerprints(foreign.parent) | before == before
 
@@ -159,12 +159,11 @@ def _fingerprints(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.proves("repair.foreign-import", "repair.foreign-refused")
-def test_the_import_command_brings_a_database_in_and_adopts_one_in_our_place(
+def test_the_import_command_brings_a_database_in_and_names_the_one_that_adopts_it(
     foreign: Path, home: Path, hermes: Callable[..., Ran]
 ) -> None:
     brought = hermes("sessions", "import", str(foreign), "--json").json
     assert brought["sessions"] > 0
-    assert brought["original"] is None
     assert hermes("sessions", "import", str(foreign), "--json").json["messages"] == 0
     (home / "state.db").unlink()
     for name in os.listdir(home):
@@ -172,7 +171,7 @@ def test_the_import_command_brings_a_database_in_and_adopts_one_in_our_place(
             os.unlink(home / name)
     (home / "state.db").write_bytes(foreign.read_bytes())
     refused = hermes("sessions", "list")
-    assert (refused.code, "hermes sessions import" in refused.err) == (1, True)
-    adopted = hermes("sessions", "import", str(home / "state.db"))
-    assert "the original is kept as" in adopted.out
+    assert (refused.code, "hermes import hermes-agent" in refused.err) == (1, True)
+    assert "hermes import hermes-agent" in hermes("sessions", "import", str(home / "state.db")).err
+    assert hermes("import", "hermes-agent", str(home), "--yes").code == 0
     assert hermes("sessions", "list").code == 0

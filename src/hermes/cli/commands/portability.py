@@ -23,7 +23,7 @@ from hermes.portability.conversations_export import HtmlWriter, JsonlWriter, Mar
 from hermes.portability.conversations_export import export as write_conversations
 from hermes.portability.conversations_import import Imported, Importer, TranscriptImport
 from hermes.portability.exchange import enable
-from hermes.portability.hermes_agent import Adoption
+from hermes.portability.hermes_agent import Adoption, import_hermes_agent
 from hermes.portability.home import (
     MergeExport,
     Selection,
@@ -369,8 +369,6 @@ def sessions_import(given: ui.Given, context: ui.Context) -> int:
     form = given.format or _format_of(given.file)
     if given.watch:
         _watch(given, context)
-    elif form == HERMES_AGENT and os.path.isfile(given.file):
-        _import_database(given, context)
     elif form == JSONL:
         return _import_lines(given, context)
     else:
@@ -401,25 +399,25 @@ def _bring_in(given: ui.Given, context: ui.Context, form: str | None) -> Importe
         ):
             work = TranscriptImport(db, project=project, on_bytes=progress.update)
             for source in found:
-                _take(db, work, source)
+                _take(db, work, source, progress)
             return work.finish()
     except KeyboardInterrupt:
         ui.problem("stopped; the same command continues from here")
         raise
 
 
-def _take(db: SessionDB, work: TranscriptImport, source: Source) -> None:
-    """Imports one file of a folder with the reader for its format."""
+def _take(db: SessionDB, work: TranscriptImport, source: Source, progress: ui.Progress) -> None:
+    """Imports one file with the reader for its format."""
     if source.format == HERMES_AGENT:
-        from hermes.portability.hermes_agent import import_hermes_agent
-
-        counts = import_hermes_agent(source.path, db)
+        counts = import_hermes_agent(source.path, db, progress.stage)
+        work.result.files += 1
         work.result.sessions += counts.sessions
         work.result.messages += counts.messages
     elif source.format == JSONL:
         with _input(source.path) as (file, _):
             title = os.path.splitext(os.path.basename(source.path))[0]
             lines = Importer(db, title=title, renumbered=renumbered).read(file)
+        work.result.files += 1
         work.result.sessions += lines.sessions
         work.result.messages += lines.messages
         work.result.already_there += lines.already_there
@@ -520,25 +518,6 @@ def _amounts(result: Any) -> str:
 
 def _there(result: Any) -> str:
     return f"{result.already_there:,} messages were there already"
-
-
-def _import_database(given: ui.Given, context: ui.Context) -> None:
-    """Imports a `state.db` of hermes-agent; one in the place of ours is adopted, and the original is kept."""
-    from hermes.portability.exchange import HomeCopy
-    from hermes.portability.hermes_agent import adopt_hermes_agent, import_hermes_agent
-
-    ours, kept = context.home.join(DATABASE), None
-    with ui.Progress("importing messages") as progress:
-        if os.path.realpath(given.file) == os.path.realpath(ours):
-            with HomeCopy(context.home.path) as copy:
-                counts, kept = adopt_hermes_agent(ours, copy, progress.stage)
-                copy.swap()
-        else:
-            with _importing(context) as db:
-                counts = import_hermes_agent(given.file, db, progress.stage)
-    original = [f"the original is kept as {kept}"] if kept else []
-    document = {**ui.pick(counts, "sessions", "messages", "known"), "original": kept}
-    ui.show(given, document, f"imported {_amounts(counts)} of hermes-agent", *original)
 
 
 @contextmanager

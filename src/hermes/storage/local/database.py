@@ -628,8 +628,8 @@ def _refuse_foreign(connection: apsw.Connection, path: str) -> None:
         return
     if program == HERMES_AGENT:
         raise ForeignFile(
-            f"{path} was written by hermes-agent and is left untouched; `hermes import hermes-agent` makes its whole "
-            f"home ours, `hermes sessions import {path}` only the conversations; both keep the original"
+            f"{path} was written by hermes-agent and is left untouched; `hermes import hermes-agent` makes its home "
+            "ours and keeps the original"
         )
     raise ForeignFile(f"{path} is a database of another program; name another path or move the file away")
 
