@@ -7,6 +7,9 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+
 from hermes.base.errors import DamagedFile, NotFound, SettingsError, StorageError
 from hermes.base.frontmatter import split_frontmatter
 from hermes.portability.archive import files_below, read_text
@@ -20,96 +23,59 @@ if TYPE_CHECKING:
     from hermes.portability.plan import Report
     from hermes.settings.home import Home
 
-_HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
-# A point of a list, perhaps numbered, perhaps with the box of a task; the group is its text.
-_BULLET = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?(.*)$")
-_FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-_TABLE = re.compile(r"\s*\|.*\|\s*$")
-_RULE = re.compile(r"\s*([-*_=])(\s*\1){2,}\s*$")
+_MARKDOWN = MarkdownIt("commonmark").enable("table").disable(["code", "lheading", "reference"])
+_BLOCKS = ("fence", "table", "html_block")  # kept as they are written
+_ROUND_BULLET = re.compile(r"^(\s*)• ", re.MULTILINE)
+_BOX = re.compile(r"\[[ xX]\]\s+")  # of a task
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 # A heading such as "MEMORY.md - long-term memory" says nothing about the entries below it.
 _FILE_NAMES = re.compile(r"\b(MEMORY|USER|SOUL|AGENTS|TOOLS|IDENTITY|CLAUDE|GEMINI)\.md\b", re.IGNORECASE)
-_SEPARATOR = "§"  # between entries in memory files of hermes-agent and Hermes
-
-
-@dataclass(slots=True)
-class _Parser:
-    """Collects lines into entries, each with the headings above it, without which many points say too little."""
-
-    headings: list[tuple[int, str]] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
-    block: list[str] = field(default_factory=list)  # lines of code or of a table
-
-    def done(self) -> Iterator[str]:
-        """Yields the lines collected so far as one entry."""
-        said = " ".join(self.words)
-        block = "\n".join(self.block)
-        self.words, self.block = [], []
-        if not said and not block:
-            return
-        prefix = " > ".join(text for _, text in self.headings)
-        first = f"{prefix}: {said}" if prefix and said else said or (f"{prefix}:" if prefix else "")
-        yield "\n".join(filter(None, (first, block)))
-
-    def heading(self, level: int, text: str) -> None:
-        while self.headings and self.headings[-1][0] >= level:
-            self.headings.pop()
-        if text and not _FILE_NAMES.search(text):
-            self.headings.append((level, _plain(text)))
+_SEPARATOR = re.compile(r"^\s*§\s*$", re.MULTILINE)  # between entries in memory files of hermes-agent and Hermes
 
 
 def entries(text: str) -> list[str]:
-    """The entries of a Markdown text in order, without duplicates: one per point, paragraph, table or code block."""
-    found = dict.fromkeys(_entries(text))
-    return [entry for entry in found if entry.strip()]
+    """The entries of a Markdown text in order, without duplicates: one per point, paragraph, table or code block.
 
-
-def _entries(text: str) -> Iterator[str]:
-    parser = _Parser()
-    fence = ""
+    Each begins with the headings above it, without which many points say too little.
+    """
     body = split_frontmatter(text.replace("\r\n", "\n")).body
-    for line in _COMMENT.sub("", body).split("\n"):
-        if fence:
-            parser.block.append(line)
-            if line.strip().startswith(fence) and not line.strip().strip(fence[0]):
-                fence = ""
-                yield from parser.done()
-            continue
-        opening = _FENCE.match(line)
-        if opening:
-            if parser.block:
-                yield from parser.done()
-            fence = opening[1]
-            parser.block = [line.strip()]
-        elif _TABLE.match(line):
-            parser.block.append(line.strip())
+    lines = _ROUND_BULLET.sub(r"\1- ", _SEPARATOR.sub("", _COMMENT.sub("", body))).split("\n")
+    headings: list[tuple[int, str]] = []
+    found: list[tuple[str, str]] = []  # the headings above an entry, and what it says
+    for node in _leaves(SyntaxTreeNode(_MARKDOWN.parse("\n".join(lines)))):
+        above = " > ".join(text for _, text in headings)
+        if node.type == "heading":
+            headings = [each for each in headings if each[0] < int(node.tag[1:])]
+            if (said := _said(node).strip("*_ ")) and not _FILE_NAMES.search(said):
+                headings.append((int(node.tag[1:]), said))
+        elif node.type == "paragraph":
+            found.append((above, _said(node)))
+        elif node.type in _BLOCKS and node.map is not None:
+            block = "\n".join(
+                line.strip() if node.type == "table" else line for line in lines[slice(*node.map)]
+            ).strip()
+            if node.type == "fence" and not block[len(node.markup) :].endswith(node.markup):
+                block += f"\n{node.markup}"  # never closed
+            introduced = bool(found) and found[-1][0] == above and found[-1][1].endswith(":")
+            found.append((above, f"{found.pop()[1]}\n{block}" if introduced else f"\n{block}"))
+    whole = (f"{above}:{'' if said.startswith(chr(10)) else ' '}{said}" if above else said for above, said in found)
+    return list(dict.fromkeys(entry for each in whole if (entry := each.strip("\n")).strip()))
+
+
+def _leaves(node: SyntaxTreeNode) -> Iterator[SyntaxTreeNode]:
+    """The headings, paragraphs and blocks, also those in lists and quotes."""
+    for child in node.children:
+        if child.type in ("heading", "paragraph", *_BLOCKS):
+            yield child
         else:
-            yield from _prose(parser, line)
-    if fence:
-        parser.block.append(fence)
-    yield from parser.done()
+            yield from _leaves(child)
 
 
-def _prose(parser: _Parser, line: str) -> Iterator[str]:
-    if parser.block:
-        yield from parser.done()
-    if heading := _HEADING.match(line):
-        yield from parser.done()
-        parser.heading(len(heading[1]), heading[2])
-    elif not line.strip() or line.strip() == _SEPARATOR:
-        if not (parser.words and parser.words[-1].endswith(":")):  # a line that introduces the block below it
-            yield from parser.done()
-    elif _RULE.match(line):
-        yield from parser.done()
-    elif bullet := _BULLET.match(line):
-        yield from parser.done()
-        parser.words = [bullet[1].strip()]
-    else:
-        parser.words.append(line.strip().lstrip(">").strip())
-
-
-def _plain(heading: str) -> str:
-    return heading.strip().strip("*_").strip()
+def _said(node: SyntaxTreeNode) -> str:
+    """The text of a heading or a paragraph as it is written, on one line."""
+    return _BOX.sub(
+        "", " ".join(line.strip() for child in node.children for line in child.content.split("\n")), count=1
+    )
 
 
 FORMATS = ("claude-code", "codex", "mem0", "openmemory", "letta", "markdown")
