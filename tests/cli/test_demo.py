@@ -24,10 +24,11 @@ def test_the_demo_shows_the_life_cycle_and_leaves_nothing_behind(
     steps = [line for line in ran.out.splitlines() if line[:2] in ("1.", "2.", "3.", "4.", "5.")]
     assert (ran.code, len(steps)) == (0, 5)
     assert "a script plays the model in every step" in ran.out
+    assert "new rule: “Please keep your answers short, and use metric units.” Applies to: reply." in ran.out
     assert "in the prompt: Prefers short answers, with metric units." in ran.out
     assert "384,400 km." in ran.out
     assert "found in “how I like answers”" in ran.out
-    assert "became a summary by extract" in ran.out
+    assert "became a summary made of quotes, without a model" in ran.out
     assert "a detail from its middle is still found: release-12" in ran.out
     assert os.listdir(tmp_path) == []
     assert not home.exists()

@@ -162,7 +162,7 @@ def test_rules_are_tested_and_switched_off_and_a_due_reminder_is_ended(page: Bro
     page.find("details.add > summary").click()
     page.find("#new-rule").send_keys("Never push to main.")
     page.button("Add", "details.add form").click()
-    page.says("It fires on act push")
+    page.says("It applies to act push")
     assert rules.all()[-1].text == "Never push to main."
 
 

@@ -471,7 +471,7 @@ class ContextCompressor(ContextEngine):
         content = counts.total(cut.head, cut.tail) - (counts[cut.pinned] if cut.pinned is not None else 0)
         budget = self.summary_budget(content)
         if all(map(is_block, cut.middle(messages))):
-            return budget, "everything in it is protected"
+            return budget, "its beginning and its newest messages always stay, and there is nothing between them"
         return budget, "" if force or content - budget >= before * _PAYS else _TOO_LITTLE
 
     def _models(self) -> list[_Model]:

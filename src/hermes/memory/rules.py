@@ -282,7 +282,8 @@ class RulesInForce:
             if decision.allowed:
                 rule = self.book.add(text, enforce=self._enforce, session=turn.session)
                 told.append(
-                    f"rule {rule.id} noted: {rule.text} (fires on {rule.when.in_words()}; `hermes rules off {rule.id}`)"
+                    f"new rule: “{rule.text}” Applies to: {rule.when.in_short()}."
+                    f" `hermes rules off {rule.id}` switches it off"
                 )
                 self._once.add(rule.id)
             else:

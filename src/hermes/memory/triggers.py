@@ -118,6 +118,12 @@ class Trigger:
             or "every session"
         )
 
+    def in_short(self) -> str:
+        """Names what the rule applies to, without the kinds of its parts, for a notice."""
+        paths = tuple(each for each in self.paths if each[:1] != "$")
+        parts = (self.acts, paths, self.words, self.tools, self.commands, tuple(map(_in_words, self.times)))
+        return ", ".join(" or ".join(each) for each in parts if each) or "everything"
+
 
 @value
 class Act:

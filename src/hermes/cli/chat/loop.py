@@ -147,8 +147,8 @@ class Chat:
         ttl = self.context.settings.text("prompt_caching.cache_ttl")
         self.screen.fitted(f"Hermes {__version__} · {model.name} · /help", "bold")
         endpoint = getattr(model, "endpoint", None)
-        points = f"cache points kept {ttl}" if getattr(endpoint, "cache_points", "") else "cached by its server"
-        self.screen.fitted(" · ".join(filter(None, [f"prompt frozen, {points}", self.memory_use()])), "dim")
+        cached = f"Anthropic caches it for {ttl}" if getattr(endpoint, "cache_points", "") else "its server caches it"
+        self.screen.fitted(" · ".join(filter(None, [f"the prompt stays the same, {cached}", self.memory_use()])), "dim")
         if count := self.pending.count():
             self.screen.line(f"{waiting_in_words(count)} (/pending)", "dim")
         if model.name == NAME:

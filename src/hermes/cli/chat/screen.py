@@ -394,10 +394,19 @@ def retrying_in_words(event: Retrying, *, once: bool = False) -> str:
     return f"retry {event.retry} of {event.retries}{when}: {event.error}"
 
 
+_SUMMARIES = {
+    "extract": "a summary made of quotes, without a model",
+    "helper": "a summary by the helper model",
+    "main": "a summary by the model of this chat",
+}
+
+
 def compacted_in_words(done: Compacted) -> str:
     """Says what a compaction replaced and how many tokens it freed."""
+    who, _, pieces = done.how.partition(" in ")
+    summary = _SUMMARIES.get(who, f"a summary by {who}") + (f", in {pieces}" if pieces else "")
     return (
-        f"compacted: {counted(done.messages, 'message')} became a summary by {done.how}, {done.tokens_before:,} tokens"
+        f"compacted: {counted(done.messages, 'message')} became {summary}; {done.tokens_before:,} tokens"
         f" became {done.tokens_after:,}; nothing is lost, the originals can be searched"
     )
 

@@ -81,7 +81,7 @@ _EFFECT = {
 
 def _in_lines(rule: Rule) -> list[str]:
     state = "" if rule.on else " (off)"
-    return [f"{rule.id}  {rule.text}{state}", f"    fires on {rule.when.in_words()}; {_EFFECT[rule.enforce]}"]
+    return [f"{rule.id}  {rule.text}{state}", f"    applies to {rule.when.in_words()}; {_EFFECT[rule.enforce]}"]
 
 
 def _as_dict(rule: Rule) -> dict[str, Any]:

@@ -236,7 +236,7 @@ _LONGEST_ANSWER = 48  # tokens of the embedded model
 _EXCHANGES, _MIDDLE = 30, 12  # of the long conversation, and the one whose detail is searched for
 _SMALL_WINDOW = 6_000  # tokens, so that a short conversation is already a long one
 _WITH_MODEL = (
-    "The embedded model is too small to call tools, so those steps are scripted; they say so. All else is real."
+    "The embedded model is too small to call tools, so a script plays the model in steps 1 and 2; all else is real."
 )
 
 _WITHOUT_MODEL = (
@@ -269,7 +269,7 @@ class Demo:
         return found
 
     def _first_session(self) -> str:
-        self._step("A first conversation: you say how you like answers, and the model saves it (scripted).")
+        self._step("A first conversation: you say how you like answers, and the model saves it.")
         call = ("memory", {"action": "add", "target": "user", "content": _PREFERENCE})
         model = Scripted([Reply(calls=[call]), "Noted."])
         with Agent.open(self._home, model=model, title="how I like answers") as agent:
@@ -277,7 +277,7 @@ class Demo:
             return agent.session.id
 
     def _second_session(self) -> str:
-        self._step("A second one: its prompt holds what was saved, so you need not say it again (scripted).")
+        self._step("A second one: its prompt holds what was saved, so you need not say it again.")
         with Agent.open(self._home, model=_Obedient([]), title="the moon") as agent:
             line = next(line for line in agent.session.system_prompt.splitlines() if _PREFERENCE in line)
             self._screen.line(f"  in the prompt: {line}", "dim")

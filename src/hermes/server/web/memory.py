@@ -335,7 +335,7 @@ def _add_rule(ask: Ask) -> Redirect:
     """Adds a rule that the person typed, which needs no approval, as on the command line."""
     home = ask.workspace.home
     rule = RuleBook(home).add(ask.field("text"), enforce=load_settings(home).text("rules.enforce"))
-    return _to_rules(f"Noted: {rule.text} It fires on {rule.when.in_words()}.")
+    return _to_rules(f"Noted: {rule.text} It applies to {rule.when.in_words()}.")
 
 
 def _change_rule(ask: Ask) -> Redirect:
