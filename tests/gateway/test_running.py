@@ -260,6 +260,9 @@ def test_a_gateway_without_a_platform_or_a_token_says_what_to_do(home: Path, her
     hermes("config", "set", "gateway.webhook.enabled", "true")
     refused = hermes("gateway", "run")
     assert (refused.code, "GATEWAY_WEBHOOK_SECRET" in refused.err) == (2, True)
+    with (home / ".env").open("a", encoding="utf-8") as file:
+        file.write("GATEWAY_WEBHOOK_SECRET=sixteen-or-more-letters\n")
+    assert "hermes config set gateway.webhook.reply_url" in hermes("gateway", "run").err
 
 
 @pytest.mark.proves("gateway.drain")

@@ -117,6 +117,8 @@ def test_backups_are_listed_verified_and_pruned(home: Path, hermes: Command, tmp
     paths = [hermes("backup", "create", "--why", str(number), "--json").json["path"] for number in range(3)]
     assert [backup["why"] for backup in hermes("backup", "list", "--json").json] == ["2", "1", "0"]
     assert hermes("backup", "verify", os.path.basename(paths[0])).code == 0
+    unknown = hermes("backup", "verify", "unknown.zip")
+    assert (unknown.code, "`hermes backup list`" in unknown.err) == (1, True)
     data = bytearray((home / "backups" / os.path.basename(paths[0])).read_bytes())
     data[len(data) // 2] ^= 0xFF
     (home / "backups" / os.path.basename(paths[0])).write_bytes(data)
@@ -128,7 +130,7 @@ def test_backups_are_listed_verified_and_pruned(home: Path, hermes: Command, tmp
     outside = hermes("backup", "create", "--out", str(tmp_path / "mine.zip"))
     assert (outside.code, (tmp_path / "mine.zip").stat().st_mode & 0o077) == (0, 0)
     assert hermes("backup", "create", "--out", str(tmp_path / "mine.zip")).code == 1
-    assert hermes("backup", "restore", "no-such.zip").code == 2
+    assert hermes("backup", "restore", "no-such.zip").code == 1  # not found, like everywhere
     before = tree(home)
     asked = hermes("backup", "restore", str(tmp_path / "mine.zip"))
     assert (asked.code, "--yes" in asked.err) == (1, True)

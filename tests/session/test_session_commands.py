@@ -143,7 +143,7 @@ def test_status_shows_growth_and_what_holds_compaction_back(home: Path, hermes: 
         stuck = Breaker().could_not_compact(9_000).could_not_compact(9_000)
         session.database.set_meta(f"{BREAKER}:{session.id}", json.dumps(stuck.as_dict()))
         shown = hermes("status").out
-        assert "breaker open" in shown
+        assert "held back in 1 conversation" in shown
         assert "2 compactions in a row did not help" in shown
         tired = Breaker().failed("helper", "overloaded", time.time(), transient=True)
         session.database.set_meta(f"{BREAKER}:{session.id}", json.dumps(tired.as_dict()))

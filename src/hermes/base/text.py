@@ -43,6 +43,12 @@ def change_texts(value: Any, change: Callable[[str], str]) -> Any:
     return [change_texts(inner, change) for inner in value] if isinstance(value, list) else value
 
 
+def in_days(seconds: float) -> str:
+    """A wait as a person says it: days from two days on, else hours."""
+    hours = round(seconds / 3600)
+    return counted(round(hours / 24), "day") if hours >= 48 else counted(hours, "hour")  # noqa: PLR2004
+
+
 def in_words(moment: float, form: str) -> str:
     """Formats a moment with `time.strftime`; an impossible number becomes "unknown time" instead of an error."""
     try:

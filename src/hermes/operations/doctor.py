@@ -110,7 +110,7 @@ def _guarded(name: str, found: Iterator[Check]) -> Iterator[Check]:
     try:
         yield from found
     except (HermesError, OSError) as error:
-        yield Check(name, PROBLEM, str(error), "do what the message says; the other checks ran all the same")
+        yield Check(name, PROBLEM, str(error), "see the message; the other checks ran all the same")
 
 
 def _free_space(given: _Examined) -> Iterator[Check]:
@@ -393,7 +393,12 @@ def _engine(given: _Examined) -> Iterator[Check]:
 def _disabled(given: _Examined) -> Iterator[Check]:
     """Settings and plug-ins that an import or a restore brought and the person has not agreed to."""
     if found := disabled_in(given.home.path):
-        yield Check("disabled", WARNING, f"disabled: {'; '.join(found)}", "`hermes config enable` lists and enables it")
+        yield Check(
+            "disabled",
+            WARNING,
+            f"an import or a restore brought {'; '.join(found)}",
+            "`hermes config enable` lists and enables it",
+        )
 
 
 # Each check in the order of the report, with its name and what it needs.

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hermes.base.errors import HermesError, LockTimeout, ModelError, NotFound, WriteRefused
+from hermes.base.text import in_days
 from hermes.memory.approval import Approvals
 from hermes.memory.capture import Fact
 from hermes.memory.curation import Proposals, category_of, checked, consolidate, question
@@ -196,7 +197,7 @@ class Curator:
         since = max(float(state["first_seen"]), float(last["at"]) if last else 0.0)
         wait = self._settings.integer("curator.interval_hours") * HOUR - (now - since)
         if wait > 0:
-            return f"the next run is due in {wait / HOUR:.1f} hours"
+            return f"the next run is due in {in_days(wait)}"
         if now - last_active < self._settings.integer("curator.min_idle_hours") * HOUR:
             return "not idle for long enough"
         return ""

@@ -296,7 +296,7 @@ def _named(given: str | None, context: ui.Context) -> str:
         return given
     inside = [backup.path for backup in found if os.path.basename(backup.path) == given]
     if not inside:
-        raise SettingsError(f"there is no backup {given}; `hermes backup list` shows those of this home")
+        raise NotFound(f"there is no backup {given}; `hermes backup list` shows those of this home")
     return inside[0]
 
 

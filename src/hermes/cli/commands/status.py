@@ -50,7 +50,8 @@ def _engine_lines(state: dict[str, Any]) -> Iterator[str]:
         decides = "when it decides"  # compression.threshold applies to the built-in engine only
     compacted = counted(state["recent_sessions_compacted"], "recent session")
     name = used if used == state["name"] else f"{used} instead of {state['name']}"
-    yield f"context   {name}, {decides}; {compacted} compacted; breaker {state['breaker']}"
+    held = f"; held back in {counted(len(state['held_back']), 'conversation')}" if state["held_back"] else ""
+    yield f"context   {name}, {decides}; {compacted} compacted{held}"
     if problem := state.get("problem"):
         yield f"          ! {problem}"
     for each in state["held_back"]:

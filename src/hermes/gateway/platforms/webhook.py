@@ -63,7 +63,7 @@ class Webhook(Platform):
             )
         reply_url = settings.text("gateway.webhook.reply_url")
         if not reply_url.startswith(("http://", "https://")):
-            raise SettingsError("gateway.webhook.reply_url must be the address that answers are sent to")
+            raise SettingsError("answers need an address: `hermes config set gateway.webhook.reply_url https://…`")
         return cls(shared, reply_url)
 
     def receive(self, inbox: Inbox, stop: Callable[[], bool], report: Callable[[str], None]) -> None:  # noqa: ARG002 - others call us
