@@ -343,6 +343,11 @@ def test_a_person_reads_a_receipt_in_a_shell(home: Path, hermes: Callable[..., R
     assert first["id"] in listed
     assert hermes("receipts", "show", first["id"], "--json").json == first
     assert hermes("receipts", "show", f"{session_id}.00000000").code == 1
+    with SessionDB.open(home / "state.db") as db:
+        bare = db.create_session(source="import")
+        db.append(bare, {"role": "user", "content": "An imported conversation has no receipts."})
+    assert hermes("receipts", "list").out == listed
+    assert hermes("receipts", "list", bare).out == f"no answer of {bare} has a receipt\n"
     assert hermes("sessions", "show", session_id, "--receipt", "9").code == 1
 
 

@@ -118,7 +118,7 @@ def test_a_person_is_asked_about_a_command_whatever_the_policy_says(home: Path, 
     with Agent.open(home, model=model, cwd=str(tmp_path), ask=ask) as agent:
         list(agent.turn("please run `touch typed`", attached=PAGE))
     assert len(asked) == 2
-    assert "text from outside is in front of the model (piped, piped input" in asked[0]
+    assert "text from outside is in front of the model (piped input: '" in asked[0]
     assert {path.name for path in tmp_path.iterdir() if path.name in ("no", "yes", "typed")} == {"yes", "typed"}
 
 

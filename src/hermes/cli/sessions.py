@@ -322,10 +322,10 @@ def sessions_stats(given: ui.Given, context: ui.Context) -> None:
         f"on disk        {size}  ({free} of it free; log {log})",
     ]
     for title, name in (("source", "by_source"), ("month", "by_month")):
-        lines.append(f"\nby {title}")
+        lines.append(f"\n{f'by {title}':<14} {'sessions':>12} {'messages':>10}")
         for row in figures[name]:
             label = ui.visible(str(row[title]))
-            lines.append(f"  {label:<14} {row['sessions']:>8,} sessions {row['messages']:>10,} messages")
+            lines.append(f"  {label:<14} {row['sessions']:>10,} {row['messages']:>10,}")
     ui.show(given, figures, *lines)
 
 
@@ -647,15 +647,20 @@ def _masked(text: str, longest: int = _TEXT) -> str:
     return ui.cut(ui.visible(mask_secrets(text)), longest)
 
 
+_LATEST = 50  # conversations in which the newest receipts are looked for
+
+
 def receipts_list(given: ui.Given, context: ui.Context) -> None:
-    """Lists the receipts of a conversation, by default of the latest one."""
+    """Lists the receipts of a conversation, by default of the latest one that has any."""
     with open_existing(context) as db:
-        session = named(db, given.session) if given.session else next(iter(db.list_sessions(limit=1, begun=True)), None)
-        if session is None:
+        among = [named(db, given.session)] if given.session else db.list_sessions(limit=_LATEST, begun=True)
+        if not among:
             raise NotFound("there are no conversations yet, so there are no receipts")
-        found = Receipts(context.home, db).of(session.id)
+        receipts = Receipts(context.home, db)
+        found = next(filter(None, (receipts.of(each.id) for each in among)), [])  # an import has none
     shown = found[-given.limit :]
-    lines = [_line(each) for each in shown] or [f"no answer of {session.id} has a receipt"]
+    none = f"no answer of {among[0].id if given.session else 'the latest conversations'} has a receipt"
+    lines = [_line(each) for each in shown] or [none]
     ui.show(given, [each.as_dict() for each in shown], *lines)
 
 

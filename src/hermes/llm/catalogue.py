@@ -99,7 +99,8 @@ def resolve(
     if provider not in ("", *_NOBODYS, *PROVIDERS):
         names = ", ".join(PROVIDERS)
         raise SettingsError(
-            f"{settings}.provider is {provider!r}; known are {names}; for others set {settings}.base_url"
+            f"{settings}.provider is {provider!r}; known are {names}; for others set {settings}.base_url, or let the"
+            f" name of the model decide: `hermes config unset {settings}.provider`"
         )
     chosen, name = _provider_of(model, provider, base_url, secret)
     if chosen is None and not base_url:

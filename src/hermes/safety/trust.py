@@ -421,6 +421,11 @@ class Source:
         return {"origin": self.origin, "name": self.name, "passage": self.passage(texts)}
 
 
+def named_source(origin: str, name: str) -> str:
+    """A source for a person: its kind and its name, or only the name when that already says the kind."""
+    return name if origin in name else f"{origin}, {name}"
+
+
 def _prose_in(text: str) -> str:
     """The sentences in a tool's JSON, without its braces and keys; "" if it is not JSON."""
     import json
@@ -666,7 +671,7 @@ def _by_likelihood(sources: Sequence[Source], texts: Sequence[str]) -> tuple[Sou
 
 def _in_words(source: Source, texts: Sequence[str]) -> str:
     passage = source.passage(texts)
-    what = f"{source.origin}, {source.name}" + (f": {passage!r}" if passage else "")
+    what = named_source(source.origin, source.name) + (f": {passage!r}" if passage else "")
     return f"text from outside is in front of the model ({what}) and this is not what the user said"
 
 

@@ -19,7 +19,7 @@ from hermes.base.values import value
 from hermes.memory.approval import SKILL_TOOL, SKILLS, Approvals
 from hermes.memory.reminders import Reminders, understood
 from hermes.memory.rules import RuleBook
-from hermes.safety.trust import SINKS, TurnContext
+from hermes.safety.trust import SINKS, TurnContext, named_source
 from hermes.session.external import store_beside
 from hermes.session.parts import SessionOptions, open_parts
 from hermes.settings.config import load_settings
@@ -144,7 +144,7 @@ def origins(pending: PendingWrite, *, whole: bool = True) -> list[str]:
     lines = []
     shown = pending.sources if whole else pending.sources[:_MOST_PASSAGES]
     for source in shown:
-        lines.append(f"from {source.get('origin')}, {source.get('name')}")
+        lines.append(f"from {named_source(source.get('origin', ''), source.get('name', ''))}")
         lines += [f"  “{source['passage']}”"] if source.get("passage") else []
     if left := len(pending.sources) - len(shown):
         lines.append(f"and {counted(left, 'other text')} from outside")
