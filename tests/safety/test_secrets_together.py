@@ -44,6 +44,9 @@ NOT_ASCII = [
 SHORT = [
     "door code 4711",
     "CVV2: 123",
+    "CVV2  :  123",
+    "otp  is  471147",
+    "alarm combination: 4711",
     "otp 471147",
     "PIN code 4711",
     "pass: hunter2xx",

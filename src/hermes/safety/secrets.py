@@ -113,7 +113,7 @@ _BESIDE = (
     "cvc|cvv|otp|ssn",
     "-----begin|pass|schl\u00fcssel|seed|sess|sid=|wallet",
     "gate|mnemonic|parola|safe",
-    "auth|code|contrase|cookie|door|token",
+    "auth|code|combination|contrase|cookie|door|token",
     "bip|pin|puk|pw|pwd",
 )
 _BESIDE_FOREIGN = _listed(
@@ -192,7 +192,7 @@ _BEFORE_PLACES = Beginnings("ogin|rtab|emon|ecov|alle|phra", "auth|repa|seed|wor
 _BEFORE_SECRETS = lazy_pattern(
     r"(?:sess|sid|cookie)[\w-]{0,40}[\"']?\s{0,3}[=:]|://[^\s\"'<>]{1,301}@"
     r"|(?:pin|puk|ssn|social sec|door|gate|lock|safe|backup)[^\0]{0,80}?[0-9]{3}"
-    r"|(?:code|otp|cv[vc])\w?[^\0\w]{0,4}(?:\w{2,3}[^\0\w]{0,4})?[0-9]{3}"
+    r"|(?:code|combination|otp|cv[vc])\w?[^\0\w]{0,5}(?:\w{2,3}[^\0\w]{0,4})?[0-9]{3}"
     rf"|{'|'.join(_BEFORE_WORDS)}|(?:backup|secret) (?:phrase|words)"
     r"|(?<=ssh)pass|key|bip|basic |mysql|:5432:| -u |--user|identified by|-----begin"
     r"|(?:pass|pwd|pw(?![a-z])|secret|token|credential|bearer|pat(?![a-z])|psk|kennwort|contrase|schl\?ssel|senha|parola"
