@@ -15,8 +15,7 @@ from web_page import Visitor, own_page
 
 from hermes.memory.entries import key_of
 from hermes.memory.store import MemoryStore
-from hermes.server.web.approvals import highlighted
-from hermes.server.web.memory import difference
+from hermes.server.web.memory import difference, highlighted
 from hermes.session.session import MemorySession
 from hermes.settings.home import find_home
 from hermes.settings.people import People

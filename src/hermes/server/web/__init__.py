@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.server.web.approvals import APPROVALS
 from hermes.server.web.conversations import CONVERSATIONS, RECEIPTS
 from hermes.server.web.forget import FORGET
 from hermes.server.web.health import HEALTH, PEOPLE
-from hermes.server.web.memory import MEMORY, RULES
+from hermes.server.web.memory import APPROVALS, MEMORY, RULES
 from hermes.server.web.now import NOW
 
 if TYPE_CHECKING:
