@@ -249,7 +249,7 @@ def _held(db: SessionDB) -> str:
 
 
 def _database(path: str, options: Options) -> Iterator[Check]:
-    """Structure, checksums and index, which needs the file for itself; then the log and unfinished imports."""
+    """Structure, checksums and index, which needs the file for itself; then the log."""
     if (holder := open_elsewhere(path)) is not None:
         found = f"not checked, because another program has the database open (process {holder})"
         remedy = "an open chat is fine; to check it, close the chat and run `hermes doctor` again"
