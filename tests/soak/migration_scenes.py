@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
 import random
 import shutil
 from dataclasses import dataclass
@@ -112,11 +111,6 @@ SCENES = (
     Scene(name="backup restore", furnish=_backup, words=("backup", "restore", "b.zip", "--yes")),
     Scene(name="memory import", furnish=_notes, words=("memory", "import", "notes.json", "--yes")),
     Scene(name="sessions import", furnish=_transcripts, words=("sessions", "import", "past"), keeps=True),
-    Scene(
-        name="sessions import in place",
-        furnish=_agent_in_place,
-        words=("sessions", "import", os.path.join("home", "state.db")),
-    ),
 )
 
 
