@@ -108,7 +108,22 @@ def train(folder: str) -> tuple[bytes, dict[str, Any]]:
 
 def _example(text: str, threat: str, kind: str) -> Example:
     sentences = [words for _, _, words in wording.sentences(fold(text))]
-    return Example(text, threat, kind, sentences, [wording.sentence_places(words) for words in sentences])
+    return Example(text, threat, kind, sentences, [_sentence_places(words) for words in sentences])
+
+
+def _sentence_places(words: Sequence[str]) -> list[list[int]]:
+    """The places of all features of a sentence, word by word: what `Weights.of_sentence` adds up."""
+    found: list[list[int]] = []
+    seen: set[int | str] = set()
+    second = third = fourth = wording.START
+    for word in words:
+        raw = word.encode("utf-8", "surrogatepass")
+        places = [] if word in seen else sorted(wording.word_places(word, raw))
+        pairs = [each for each in wording.pair_places(raw, len(word), second, third, fourth) if each not in seen]
+        seen.update((word, *pairs))
+        found.append(places + pairs)
+        fourth, third, second = third, second, raw
+    return found
 
 
 def _common_words(texts: Iterable[str]) -> list[str]:

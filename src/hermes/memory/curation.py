@@ -60,11 +60,13 @@ class Contradiction:
 
 
 @value
-class Tidied:
-    """What a curation run would change."""
+class Proposals:
+    """What a curation run would change; of what a helper model proposed, what passed, and why the rest was refused."""
 
-    operations: tuple[Operation, ...]
-    contradictions: tuple[Contradiction, ...]
+    operations: tuple[Operation, ...] = ()
+    contradictions: tuple[Contradiction, ...] = ()
+    categories: tuple[tuple[str, str], ...] = ()
+    refused: tuple[str, ...] = ()
     put_off: int = 0  # operations left for the next run, because this one reached its allowance
 
 
@@ -73,7 +75,7 @@ def allowance(entries: int) -> int:
     return max(1, entries // _SHARE)
 
 
-def consolidate(facts: Sequence[Fact]) -> Tidied:
+def consolidate(facts: Sequence[Fact]) -> Proposals:
     """Finds merges, superseded entries, relative dates and contradictions without a model, up to the allowance."""
     gone: set[str] = set()
     operations: list[Operation] = []
@@ -90,7 +92,7 @@ def consolidate(facts: Sequence[Fact]) -> Tidied:
     operations += [each for fact in facts if fact.entry not in gone and (each := _dated(fact)) is not None]
     allowed = allowance(len(facts))
     left = tuple(c for c in contradictions if not {c.one, c.other} & gone)
-    return Tidied(
+    return Proposals(
         operations=tuple(operations[:allowed]), contradictions=left, put_off=max(0, len(operations) - allowed)
     )
 
@@ -149,16 +151,6 @@ def _dated(fact: Fact) -> Operation | None:
 _LONGEST_WHY = 200
 _FEWEST = 2
 _ALIKE = 0.3  # the least share of common words between a merged text and each source
-
-
-@value
-class Proposals:
-    """A helper model's proposals after the checks: operations, contradictions, categories, and reasons for refusals."""
-
-    operations: tuple[Operation, ...] = ()
-    contradictions: tuple[Contradiction, ...] = ()
-    categories: tuple[tuple[str, str], ...] = ()
-    refused: tuple[str, ...] = ()
 
 
 class _Refused(Exception):

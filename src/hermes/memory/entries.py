@@ -604,44 +604,19 @@ _UNTRUSTED_LOSES = 2.0
 _MOST_USES = 5
 
 
-@value
-class Known:
-    """What decides how much an entry is worth keeping."""
-
-    marks: Marks = NONE
-    provenance: Provenance | None = None
-
-    @property
-    def added_at(self) -> float:
-        """When the entry was added; 0 when no record says."""
-        change = self.provenance.change if self.provenance else None
-        return change.at if change else 0.0
-
-    @property
-    def last_touched(self) -> float:
-        """When the entry was added or last used, whichever is later."""
-        return max(self.added_at, self.marks.last_used)
-
-
-def worth(entry: str, known: Known, now: float) -> float:
-    """Scores an entry by importance, freshness, which halves every 30 days without use, uses, and trust."""
-    importance = _IMPORTANCE.get(known.marks.category, _UNKNOWN_IMPORTANCE)
-    importance += not _RULES.isdisjoint(entry.lower().split())
-    freshness: float = 0.5 ** (max(0.0, now - known.last_touched) / _HALF_LIFE)
-    use = min(known.marks.uses, _MOST_USES) / _MOST_USES
-    untrusted = known.provenance is not None and not known.provenance.trusted and known.provenance.origin != "unknown"
-    return importance * (0.5 + freshness + use) - (_UNTRUSTED_LOSES if untrusted else 0.0)
-
-
 def least_valuable(
-    live: Sequence[str], kept: Collection[str], limit: int, known: Mapping[str, Known], now: float | None = None
+    live: Sequence[str],
+    kept: Collection[str],
+    limit: int,
+    marks: Mapping[str, Marks],
+    origins: Mapping[str, Provenance],
 ) -> list[Leaving]:
     """Chooses the least valuable entries to archive so that the rest fits; none when even that would not suffice."""
-    moment = time.time() if now is None else now
+    now = time.time()
     ranked = sorted(
-        (worth(entry, known.get(entry, Known()), moment), place, entry)
+        (_worth(entry, marks[entry], origins[entry], now), place, entry)
         for place, entry in enumerate(live)
-        if entry not in kept and not known.get(entry, Known()).marks.pinned
+        if entry not in kept and not marks[entry].pinned
     )
     rest, leaving = list(live), []
     for _, _, entry in ranked:
@@ -655,13 +630,23 @@ def least_valuable(
         if size([*rest, entry]) <= limit:
             rest.append(entry)
             leaving.remove(entry)
-    return [Leaving(entry=entry, reason=_reason(known.get(entry, Known()))) for entry in leaving]
+    return [Leaving(entry=entry, reason=_reason(marks[entry], origins[entry])) for entry in leaving]
 
 
-def _reason(known: Known) -> str:
+def _worth(entry: str, marks: Marks, origin: Provenance, now: float) -> float:
+    """Scores an entry by importance, freshness, which halves every 30 days without use, uses, and trust."""
+    importance = _IMPORTANCE.get(marks.category, _UNKNOWN_IMPORTANCE)
+    importance += not _RULES.isdisjoint(entry.lower().split())
+    touched = max(origin.change.at if origin.change else 0.0, marks.last_used)
+    freshness: float = 0.5 ** (max(0.0, now - touched) / _HALF_LIFE)
+    use = min(marks.uses, _MOST_USES) / _MOST_USES
+    untrusted = not origin.trusted and origin.origin != "unknown"
+    return importance * (0.5 + freshness + use) - (_UNTRUSTED_LOSES if untrusted else 0.0)
+
+
+def _reason(marks: Marks, origin: Provenance) -> str:
     """Says why an entry was archived, for the tool result and the log."""
-    added = f"added {day(known.added_at)}" if known.added_at else "of unknown age"
-    used = f"last of use {day(known.marks.last_used)}" if known.marks.last_used else "not used since"
-    kind = f", category {known.marks.category}" if known.marks.category else ""
-    origin = known.provenance.origin if known.provenance else "unknown"
-    return f"the store was full and this was the least valuable entry: {added} by {origin}, {used}{kind}, not pinned"
+    added = f"added {day(origin.change.at)}" if origin.change and origin.change.at else "of unknown age"
+    used = f"last of use {day(marks.last_used)}" if marks.last_used else "not used since"
+    kind = f", category {marks.category}" if marks.category else ""
+    return f"the store was full and this was the least valuable entry: {added} by {origin.origin}, {used}{kind}, not pinned"

@@ -539,13 +539,11 @@ class MemoryStore:
 
     def recalled(self, target: str, entries: Sequence[str]) -> tuple[str, ...]:
         """Returns the entries that the person has not hidden from models."""
-        from hermes.memory.entries import NONE, of_entries
-
         marks = self.marks_file(target).read()
         if not any(each.never for each in marks.values()):
             return tuple(entries)
-        known = of_entries(marks, entries, self.history(target)[0])
-        return tuple(entry for entry in entries if not known.get(entry, NONE).never)
+        known = text.of_entries(marks, entries, self.history(target)[0])
+        return tuple(entry for entry in entries if not known.get(entry, text.NONE).never)
 
     def _judged(self, target: str, entries: Sequence[str]) -> tuple[str, ...]:
         return blocked_in_prompt(entries, FILES[target], lambda: self.provenance(target))
@@ -584,8 +582,7 @@ class MemoryStore:
         cause = cause or Cause()
         ready = prepared(operations, self._screen, cause)
         planned = planner(target, ready, self._limits[target], self._room(target), self._judge(target, cause))
-        plan, change = self._change(target, planned, cause)
-        return self._written(target, message(plan, ready), plan, change)
+        return self._change(target, planned, cause, lambda plan: message(plan, ready))
 
     def rehearse(self, target: str, operations: Sequence[Operation], *, cause: Cause) -> None:
         """Raises what `apply` would raise now, and changes nothing."""
@@ -634,14 +631,11 @@ class MemoryStore:
             left = apply_edits(entries, (edit,))
             return Plan(action="settle", edits=(edit,), entries=left, archived=(leaving,))
 
-        planned, change = self._change(found.target, plan, cause or Cause(origin="user"))
-        return self._written(found.target, f"Settled.{made_room(planned)}", planned, change)
+        return self._change(found.target, plan, cause, lambda planned: f"Settled.{made_room(planned)}")
 
     def provenance(self, target: str) -> dict[str, Provenance]:
         """Where each live entry comes from."""
-        from hermes.memory.entries import provenance
-
-        return provenance(self.entries(target), self.history(target)[0])
+        return text.provenance(self.entries(target), self.history(target)[0])
 
     def history(self, target: str) -> tuple[list[Change], int]:
         """Every change that took effect, oldest first, and how many records are unreadable."""
@@ -671,9 +665,8 @@ class MemoryStore:
             )
             return fitting(target, restored, entries, self._limits[target], self._room(target))
 
-        planned, change = self._change(target, plan, cause or Cause(origin="user"))
-        done = f"Change {undone.id} ({undone.action}) undone.{made_room(planned)}"
-        return self._written(target, done, planned, change)
+        done = f"Change {undone.id} ({undone.action}) undone."
+        return self._change(target, plan, cause, lambda planned: f"{done}{made_room(planned)}")
 
     def archived(self, target: str) -> list[Archived]:
         """What left the store for the archive and has not come back, oldest first."""
@@ -688,8 +681,7 @@ class MemoryStore:
             leaving = (Leaving(entry=entry, reason="archived by hand"),)
             return Plan(action="archive", edits=edits, entries=apply_edits(entries, edits), archived=leaving)
 
-        planned, change = self._change(target, plan, cause or Cause(origin="user"))
-        return self._written(target, "Entry archived; search still finds it.", planned, change)
+        return self._change(target, plan, cause, lambda _: "Entry archived; search still finds it.")
 
     def restore(self, target: str, words: str, *, cause: Cause | None = None) -> Written:
         """Brings the archived entry that contains `words` back, with the origin it always had."""
@@ -700,8 +692,7 @@ class MemoryStore:
             back = Plan(action="restore", edits=edits, entries=apply_edits(entries, edits))
             return fitting(target, back, entries, self._limits[target], self._room(target))
 
-        planned, change = self._change(target, plan, cause or Cause(origin="user"))
-        return self._written(target, f"Entry restored.{made_room(planned)}", planned, change)
+        return self._change(target, plan, cause, lambda planned: f"Entry restored.{made_room(planned)}")
 
     def curate(self, target: str, plan: Callable[[tuple[str, ...]], Plan], *, cause: Cause) -> Written:
         """Carries out what the curator planned as one change; the new wording is judged like any other write."""
@@ -713,22 +704,17 @@ class MemoryStore:
                     self._screen(text.clean(edit.after), cause)
             return fitting(target, planned, entries, self._limits[target], None)
 
-        planned, change = self._change(target, judged, cause)
-        return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} tidied.", planned, change)
+        return self._change(target, judged, cause, lambda made: f"{_counted(made.edits)} tidied.")
 
     def marks(self, target: str) -> dict[str, Marks]:
         """Returns the pins, categories and uses of each live and archived entry."""
-        from hermes.memory.entries import of_entries
-
         entries = [*self.entries(target), *(each.entry for each in self.archived(target))]
-        return of_entries(self.marks_file(target).read(), entries, self.history(target)[0])
+        return text.of_entries(self.marks_file(target).read(), entries, self.history(target)[0])
 
     def marks_file(self, target: str) -> MarksFile:
         """The file with the pins, uses and categories of the target's entries."""
-        from hermes.memory.entries import MarksFile
-
         file = self._file(target)
-        return MarksFile(file.documents, file.name, lock_timeout=self._lock_timeout)
+        return text.MarksFile(file.documents, file.name, lock_timeout=self._lock_timeout)
 
     def reset(self, target: str, *, cause: Cause | None = None) -> Written:
         """Empties one file; what was in it stays in the history."""
@@ -736,8 +722,7 @@ class MemoryStore:
         def plan(entries: tuple[str, ...]) -> Plan:
             return Plan(action="reset", edits=tuple(Edit(index=0, before=e, after=None) for e in entries), entries=())
 
-        planned, change = self._change(target, plan, cause or Cause(origin="user"), accept_drift=True)
-        return self._written(target, f"{counted(len(planned.edits), 'entry', 'entries')} removed.", planned, change)
+        return self._change(target, plan, cause, lambda made: f"{_counted(made.edits)} removed.", accept_drift=True)
 
     def accept(self, target: str, entry: str, *, cause: Cause | None = None) -> Written:
         """Notes that a person has looked at an entry of unknown origin and wants it; its words stay as they are."""
@@ -746,8 +731,7 @@ class MemoryStore:
             at = text.index_of(list(entries), entry, whole=True)
             return Plan(action=ACCEPT, edits=(Edit(index=at, before=entry, after=entry),), entries=entries)
 
-        planned, change = self._file(target).change(plan, cause or Cause(origin="user"))
-        return self._written(target, "Entry accepted.", planned, change)
+        return self._change(target, plan, cause, lambda _: "Entry accepted.")
 
     def adopt(self, target: str, *, cause: Cause | None = None) -> Written:
         """Accepts a file that was edited in another form: keeps its bytes in a backup, writes its entries in ours."""
@@ -755,15 +739,35 @@ class MemoryStore:
         def plan(entries: tuple[str, ...]) -> Plan:
             return Plan(action="adopt", edits=(), entries=tuple(map(text.clean, entries)))
 
-        planned, change = self._change(target, plan, cause or Cause(origin="user"), accept_drift=True)
-        return self._written(target, f"{counted(len(planned.entries), 'entry', 'entries')} adopted.", planned, change)
+        return self._change(target, plan, cause, lambda made: f"{_counted(made.entries)} adopted.", accept_drift=True)
 
     def _change(
-        self, target: str, plan: Callable[[tuple[str, ...]], Plan], cause: Cause, *, accept_drift: bool = False
-    ) -> tuple[Plan, Change | None]:
+        self,
+        target: str,
+        plan: Callable[[tuple[str, ...]], Plan],
+        cause: Cause | None,
+        say: Callable[[Plan], str],
+        *,
+        accept_drift: bool = False,
+    ) -> Written:
+        """Carries out a plan, by default for the person; `say` words what was done."""
         others = [file for name, file in self._files.items() if name != target]
         after = max([file.last_order() for file in others], default=0)
-        return self._file(target).change(plan, cause, after=after, accept_drift=accept_drift)
+        made, change = self._file(target).change(
+            plan, cause or Cause(origin="user"), after=after, accept_drift=accept_drift
+        )
+        written = Written(
+            target=target,
+            message=say(made),
+            entries=made.entries,
+            limit=self._limits[target],
+            change=change,
+            archived=made.archived if change is not None else (),
+            conflicts=made.conflicts if change is not None else (),
+        )
+        if self._watcher is not None and change is not None:
+            self._watcher(written)
+        return written
 
     def _file(self, target: str) -> MemoryFile:
         if target not in ALL_TARGETS:
@@ -780,13 +784,9 @@ class MemoryStore:
             return None
 
         def room(live: Sequence[str], kept: frozenset[str]) -> Sequence[Leaving]:
-            from hermes.memory.entries import Known, least_valuable, of_entries, provenance
-
             changes = self.history(target)[0]
-            marks = of_entries(self.marks_file(target).read(), live, changes)
-            origins = provenance(live, changes)
-            known = {entry: Known(marks=marks[entry], provenance=origins[entry]) for entry in live}
-            return least_valuable(live, kept, self._limits[target], known)
+            marks = text.of_entries(self.marks_file(target).read(), live, changes)
+            return text.least_valuable(live, kept, self._limits[target], marks, text.provenance(live, changes))
 
         return room
 
@@ -833,20 +833,6 @@ class MemoryStore:
                     return target, change
         raise NotFound(f"there is no change {change_id!r}; `hermes memory log` lists them")
 
-    def _written(self, target: str, done: str, plan: Plan, change: Change | None) -> Written:
-        written = Written(
-            target=target,
-            message=done,
-            entries=plan.entries,
-            limit=self._limits[target],
-            change=change,
-            archived=plan.archived if change is not None else (),
-            conflicts=plan.conflicts if change is not None else (),
-        )
-        if self._watcher is not None and change is not None:
-            self._watcher(written)
-        return written
-
     def _render_snapshot(self, target: str, frozen: Reading | str) -> str:
         if isinstance(frozen, str):
             return _unreadable(target, frozen)
@@ -868,6 +854,10 @@ def _reading_or_reason(file: MemoryFile) -> Reading | str:
         return file.read()
     except StorageError as error:
         return str(error)
+
+
+def _counted(entries: Sequence[object]) -> str:
+    return counted(len(entries), "entry", "entries")
 
 
 def block(target: str, entries: Sequence[str], used: str) -> str:

@@ -37,7 +37,7 @@ STEP = 6  # words between the beginnings of two windows
 SMOOTHING = 3  # words added to a length, so that very short texts do not get extreme scores
 _LONGEST_WORD = 24  # letters whose n-grams count
 _MOST_KEPT = 20_000  # words in each cache
-_START = b"^"  # stands for the words before the first one of a sentence
+START = b"^"  # stands for the words before the first one of a sentence
 _IDEOGRAPH = 3  # bytes of one in UTF-8, at least
 
 _SENTENCE_END = lazy_pattern("[.!?]+[\"')\\]]*(?=\\s)|[\n\r;\u3002\uff01\uff1f\uff1b\u0964\u061f\u06d4]+")
@@ -110,10 +110,10 @@ class Weights:
         return found
 
     def of_sentence(self, words: Sequence[str]) -> list[int]:
-        """What each word of a sentence adds, alone and after the words before it; the sums of `sentence_places`."""
+        """What each word of a sentence adds, alone and after the words before it; training adds up the same."""
         table, added = self._table, list[int]()
         seen: set[int | str] = set()  # a repeated word adds nothing new, and code and lists repeat a lot
-        second = third = fourth = _START
+        second = third = fourth = START
         for word in words:
             raw, total = self.of_word(word)
             pairs = pair_places(raw, len(word), second, third, fourth)
@@ -189,24 +189,9 @@ def pair_places(raw: bytes, size: int, second: bytes, third: bytes, fourth: byte
     return *pairs, crc(raw, crc(third + second, 5)) & _MASK, crc(raw, crc(fourth + third + second, 6)) & _MASK
 
 
-def sentence_places(words: Sequence[str]) -> list[list[int]]:
-    """The places of all features of a sentence, word by word: what `Weights.of_sentence` adds up, for training."""
-    found: list[list[int]] = []
-    seen: set[int | str] = set()
-    second = third = fourth = _START
-    for word in words:
-        raw = word.encode("utf-8", "surrogatepass")
-        places = [] if word in seen else sorted(word_places(word, raw))
-        pairs = [each for each in pair_places(raw, len(word), second, third, fourth) if each not in seen]
-        seen.update((word, *pairs))
-        found.append(places + pairs)
-        fourth, third, second = third, second, raw
-    return found
-
-
 def class_places(words: Sequence[str]) -> Iterator[int]:
     """The places of each word and each pair of words in the table of classes."""
-    before = _START
+    before = START
     for word in words:
         raw = word.encode("utf-8", "surrogatepass")
         yield zlib.crc32(raw) % CLASS_PLACES
