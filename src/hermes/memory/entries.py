@@ -648,5 +648,5 @@ def _reason(marks: Marks, origin: Provenance) -> str:
     """Says why an entry was archived, for the tool result and the log."""
     added = f"added {day(origin.change.at)}" if origin.change and origin.change.at else "of unknown age"
     used = f"last of use {day(marks.last_used)}" if marks.last_used else "not used since"
-    kind = f", category {marks.category}" if marks.category else ""
-    return f"the store was full and this was the least valuable entry: {added} by {origin.origin}, {used}{kind}, not pinned"
+    used += f", category {marks.category}" if marks.category else ""
+    return f"the store was full and this was the least valuable entry: {added} by {origin.origin}, {used}, not pinned"
