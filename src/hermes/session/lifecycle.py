@@ -7,7 +7,6 @@ import logging
 import re
 import threading
 from contextlib import suppress
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError, ModelError, NotFound, StorageError
@@ -21,6 +20,7 @@ from hermes.memory.entries import USE
 from hermes.safety.secrets import mask_secrets
 from hermes.safety.trust import NO_TURN
 from hermes.session.context import OUTSIDE, MemoryUpdates, origin_of, outside_as_dicts
+from hermes.session.parts import prose
 from hermes.tools.memory import cause_of
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _by_model(messages: Sequence[Mapping[str, Any]], ask: Ask | None) -> dict[st
         return None
     told = transcript(messages)[-_LONGEST_TRANSCRIPT:]
     try:
-        found = json.loads(ask(files(__package__).joinpath("text/episode.md").read_text(encoding="utf-8"), told))
+        found = json.loads(ask(prose("episode"), told))
     except (ModelError, ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not all(isinstance(found.get(name), str) for name in ("goal", "outcome")):

@@ -78,16 +78,14 @@ CHAT = "gateway_session_key"  # in the identity of a gateway's chat, which outli
 def find_archived(store: MemoryStore, query: str, session_id: str) -> list[dict[str, Any]]:
     """Searches the archived entries; each hit counts as a use, and an entry that was used before is restored."""
     try:
-        archived = [each for target in store.targets for each in _recalled(store, target)]
+        archived = []
+        for target in store.targets:
+            found = store.archived(target)
+            allowed = set(store.recalled(target, [each.entry for each in found]))
+            archived += [each for each in found if each.entry in allowed]
         return [_used(store, each, session_id) for each in search(archived, query)]
     except HermesError:
         return []  # the search is mainly about conversations; `hermes memory status` reports broken memory
-
-
-def _recalled(store: MemoryStore, target: str) -> list[Archived]:
-    archived = store.archived(target)
-    allowed = set(store.recalled(target, [each.entry for each in archived]))
-    return [each for each in archived if each.entry in allowed]
 
 
 def _used(store: MemoryStore, found: Archived, session_id: str) -> dict[str, Any]:
@@ -111,13 +109,9 @@ def _used(store: MemoryStore, found: Archived, session_id: str) -> dict[str, Any
 def platform_words(settings: Settings, platform: str) -> tuple[str, str]:
     """The settings' hint about a platform that replaces ours in the prompt, and the text that is appended to it."""
     given = (settings.get("platform_hints") or {}).get(platform)
-    if isinstance(given, dict):
-        return _text(given.get("replace")), _text(given.get("append"))
-    return _text(given), ""
-
-
-def _text(given: object) -> str:
-    return given if isinstance(given, str) else ""
+    words = given if isinstance(given, dict) else {"replace": given}
+    instead, more = (words.get(name) for name in ("replace", "append"))
+    return instead if isinstance(instead, str) else "", more if isinstance(more, str) else ""
 
 
 # End reasons that a resume keeps, because they say how the conversation continued.
@@ -829,40 +823,40 @@ def context_expand_tool(
 
 def search_helpers(settings: Settings, database: Database) -> Helpers | None:
     """The helper models of search, opened on use; if one cannot be opened or fails, the search works without it."""
-    if not any(is_named(settings, task) for task in (DIGEST, REWRITE)):
+    summarise = _asking(settings, DIGEST, "search_digest", database)
+    rewrite = _asking(settings, REWRITE, "search_queries", database)
+    if summarise is None and rewrite is None:
         return None
-    digest, rewrite = _asking(settings, DIGEST, database), _asking(settings, REWRITE, database)
-
-    def summarise(text: str) -> str:
-        return digest(_prose("search_digest.md"), text)
 
     def expand(question: str) -> list[str]:
-        lines = [line.strip(" -*") for line in rewrite(_prose("search_queries.md"), question).splitlines()]
+        lines = [line.strip(" -*") for line in rewrite(question).splitlines()] if rewrite is not None else []
         return [line for line in lines if line][:_MOST_QUERIES]
 
     from hermes.conversations.session_search import Helpers
 
-    return Helpers(
-        summarise=summarise if is_named(settings, DIGEST) else None,
-        expand=expand if is_named(settings, REWRITE) else None,
-    )
+    return Helpers(summarise=summarise, expand=expand if rewrite is not None else None)
 
 
-def _asking(settings: Settings, task: str, database: Database) -> Callable[[str, str], str]:
-    def asked(system: str, text: str) -> str:
+def _asking(settings: Settings, task: str, told: str, database: Database) -> Callable[[str], str] | None:
+    """A function that asks the helper model of a task; None when the settings name no model for it."""
+    if not is_named(settings, task):
+        return None
+
+    def asked(text: str) -> str:
         from hermes.session.models import Background, helper
 
         with database() as opened:
             budget = Background(opened, settings) if opened is not None else None
             ask = helper(settings, task, own_only=True, budget=budget)  # one per call: threads ask at once
-            assert ask is not None  # noqa: S101 - only called for tasks that name a model
-            return ask(system, text)
+            assert ask is not None  # noqa: S101 - the settings name a model
+            return ask(prose(told), text)
 
     return asked
 
 
-def _prose(name: str) -> str:
-    with open(os.path.join(os.path.dirname(__file__), "text", name), encoding="utf-8") as file:
+def prose(name: str) -> str:
+    """Reads one of the texts for models in `session/text`."""
+    with open(os.path.join(os.path.dirname(__file__), "text", f"{name}.md"), encoding="utf-8") as file:
         return file.read().strip()
 
 

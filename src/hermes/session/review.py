@@ -14,7 +14,6 @@ import threading
 import time
 from dataclasses import replace
 from functools import partial
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 from hermes.base.errors import HermesError
@@ -37,6 +36,7 @@ from hermes.session.context import (
 )
 from hermes.session.lifecycle import transcript
 from hermes.session.models import CACHED, CURATION, REVIEW, Background, helper_model
+from hermes.session.parts import prose
 from hermes.tools.loop import run_turn
 from hermes.tools.registry import CUT_OFF, TOOLSETS, Toolbox, failure, to_json
 
@@ -250,7 +250,7 @@ class Reviews:
         started = time.time()
         outcome: dict[str, Any] = {"at": started, "session": turn.session, "about": sorted(kinds), "model": model.name}
         budget = Budget(self._budget, self._settings.integer("review.max_tokens"), model.name)
-        prompt = _text(f"review_{'both' if kinds == {MEMORY, SKILLS} else min(kinds)}")
+        prompt = prose(f"review_{'both' if kinds == {MEMORY, SKILLS} else min(kinds)}")
         expected, why = budget.too_dear(request, prompt, model, cached=cached)
         if not why and (later := self._budget.why_not(expected, REVIEW)):
             if self._budget.can_ever_pay(expected, REVIEW):
@@ -361,14 +361,10 @@ def last_review(database: SessionDB) -> dict[str, Any] | None:
     return json.loads(kept) if isinstance(kept, str) else None
 
 
-def _text(name: str) -> str:
-    return files(__package__).joinpath(f"text/{name}.md").read_text(encoding="utf-8").strip()
-
-
 def _elsewhere(parent: Request, toolbox: Toolbox) -> Request:
     """The request for another model, which has nothing cached: a short transcript, and only tools that run."""
     told = f"<transcript>\n{transcript(parent.messages)}\n</transcript>"
-    system = f"{_text('review_elsewhere')}\n\n{parent.system}"
+    system = f"{prose('review_elsewhere')}\n\n{parent.system}"
     answered = {"role": "assistant", "content": "I have read it."}
     return Request(system=system, messages=[{"role": "user", "content": told}, answered], tools=toolbox.schemas())
 

@@ -108,17 +108,10 @@ class WriteFile:
         return {"success": True, "path": self._paths.shown(real), "bytes": len(data), "message": what}
 
 
-class Patch:
+class Patch(WriteFile):
     """The tool `patch`: replaces one passage of a text file."""
 
-    works_in_folders = True
-    in_turn = True
-    brings = ""
-    sink = "file"
     schema = SCHEMAS["patch"]
-
-    def __init__(self, paths: AllowedPaths) -> None:
-        self._paths = paths
 
     def effect(self, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """As for `write_file`: gated when agents or programs load the file by themselves."""
