@@ -79,18 +79,16 @@ def run_turn(
     `options` are passed to every model call; with `max_tokens` an answer that is cut off there is not continued.
     Stopping, by `cancelled`, by Ctrl-C or by closing the iterator, leaves a history that every model accepts.
     """
-    so_far = _SoFar(model.name)
-    ask = _Ask(model, conversation, fit, cancelled, options)
-    continued = 0 if "max_tokens" in options else _CONTINUATIONS
+    turn = _Turn(model, conversation, fit=fit, counted=counted, limit=limit, cancelled=cancelled, options=options)
     try:
-        while so_far.calls < limit:
-            answer = yield from _answer(ask, so_far, counted, limit, continued)
+        while turn.calls < limit:
+            answer = yield from turn.answer()
             if not answer.message.get("tool_calls"):
-                yield so_far.finished(answer.reason, answer=answer)
+                yield turn.finished(answer.reason, answer=answer)
                 return
             # Stored before its calls run, so that a crash leaves calls without results, which resuming completes.
-            conversation.record(_with_text(answer.message, so_far.text))
-            said, so_far.text = so_far.text, ""  # the message with the text is stored now
+            conversation.record(_with_text(answer.message, turn.text))
+            said, turn.text = turn.text, ""  # the message with the text is stored now
             cut = _cut_call(answer)
             theirs = [call for call in answer.message["tool_calls"] if _name(call) in outside and call is not cut]
             ours = [call for call in answer.message["tool_calls"] if call not in theirs]
@@ -98,30 +96,42 @@ def run_turn(
             if cut is not None:
                 yield Notice(kind="model", text=_CUT_CALL.format(model=model.name, name=_name(cut)))
             if theirs:
-                so_far.text = said
-                yield so_far.finished("tool_calls", answer=answer, calls=[_readable(call) for call in theirs])
+                turn.text = said
+                yield turn.finished("tool_calls", answer=answer, calls=[_readable(call) for call in theirs])
                 return
-            so_far.cut_calls = so_far.cut_calls + 1 if cut is not None else 0
-            if so_far.cut_calls > continued:  # only with `max_tokens`, where nothing is continued
-                so_far.text = said
-                yield so_far.finished("length")
+            turn.cut_calls = turn.cut_calls + 1 if cut is not None else 0
+            if turn.cut_calls > turn.continued:  # only with `max_tokens`, where nothing is continued
+                turn.text = said
+                yield turn.finished("length")
                 return
-            if so_far.cut_calls == _CONTINUATIONS:
-                so_far.text = _CUT_CALLS.format(calls=so_far.cut_calls)
-                yield so_far.finished("length")
+            if turn.cut_calls == _CONTINUATIONS:
+                turn.text = _CUT_CALLS.format(calls=turn.cut_calls)
+                yield turn.finished("length")
                 return
     except (Interrupted, KeyboardInterrupt):
-        yield so_far.finished("interrupted")
+        yield turn.finished("interrupted")
         return
-    so_far.text = _AT_LIMIT.format(calls=so_far.calls)
-    yield so_far.finished("limit")
+    turn.text = _AT_LIMIT.format(calls=turn.calls)
+    yield turn.finished("limit")
 
 
-class _SoFar:
-    """The state of a running turn: number of model calls, their usage, and text that is not stored yet."""
+class _Turn:
+    """A running turn: how the model is asked, the number of its calls, their usage, and text not stored yet."""
 
-    def __init__(self, model: str) -> None:
-        self._model = model
+    def __init__(
+        self,
+        model: Model,
+        conversation: Conversation,
+        *,
+        fit: Fit,
+        counted: Callable[[Usage], None],
+        limit: int,
+        cancelled: Callable[[], bool],
+        options: Mapping[str, Any],
+    ) -> None:
+        self._model, self._conversation, self._fit = model, conversation, fit
+        self._counted, self._limit, self._cancelled, self._options = counted, limit, cancelled, options
+        self.continued = 0 if "max_tokens" in options else _CONTINUATIONS
         self.usage, self.calls, self.text = Usage(), 0, ""
         self.cut_calls = 0  # answers in a row that the output limit ended inside a tool call
 
@@ -134,29 +144,54 @@ class _SoFar:
             reply=self.text,
             usage=self.usage,
             model_calls=self.calls,
-            model=answer.model if answer is not None else self._model,
+            model=answer.model if answer is not None else self._model.name,
             reason=reason,
             message={**message, "tool_calls": calls} if calls else message,
         )
 
+    def answer(self) -> Generator[TurnEvent, None, Finished]:
+        """Gets one whole answer: if the output limit cut it off, asks for the rest, a few times at most."""
+        scrubber, number = StreamingContextScrubber(), 0
+        written = self.text = ""
+        answer = yield from self._call("", scrubber)
+        while _is_cut_text(answer) and number < self.continued and self.calls < self._limit:
+            number += 1
+            written += _text_of(answer.message)
+            yield Continuing(number=number, limit=_CONTINUATIONS, model=self._model.name)
+            try:
+                answer = yield from self._call(written, scrubber)
+            except ModelError as error:  # keep the part that was written: it is an answer that ends early
+                yield Notice(kind="model", text=_NO_REST.format(error=error))
+                break
+        if rest := scrubber.flush():
+            self.text += rest
+            yield TextDelta(text=rest)
+        if answer.reason == "length" and not self.text and not answer.message.get("tool_calls"):
+            yield Notice(kind="model", text=_ONLY_THOUGHT.format(model=self._model.name))
+        return replace(answer, message=_with_text(answer.message, self.text)) if number else answer
 
-class _Ask:
-    """Asks the model once; if the model says that the request is too long, `fit` gets one chance to shorten it."""
+    def _call(self, written: str, scrubber: StreamingContextScrubber) -> Generator[TurnEvent, None, Finished]:
+        """Makes one model call: passes its visible events on and returns its last one, with the whole message."""
+        self.calls, before, answer = self.calls + 1, self.text, None
+        for event in _visible(self._ask(written), scrubber):
+            if isinstance(event, Finished):
+                answer = event
+                continue
+            if isinstance(event, TextDelta):
+                self.text += event.text
+            elif isinstance(event, Retrying):
+                self.text = before
+            elif isinstance(event, ReasoningDelta) and written:
+                continue  # the person is reading the answer; thoughts in the middle of it would confuse
+            yield event
+        if answer is None:
+            raise ModelBusy(f"{self._model.name} ended without finishing its answer (try again)")
+        self.usage += answer.usage
+        self._counted(answer.usage)
+        return answer
 
-    def __init__(
-        self,
-        model: Model,
-        conversation: Conversation,
-        fit: Fit,
-        cancelled: Callable[[], bool],
-        options: Mapping[str, Any],
-    ) -> None:
-        self.model = model
-        self._options = options
-        self._conversation, self._fit, self._cancelled = conversation, fit, cancelled
-
-    def __call__(self, written: str) -> Iterator[ModelEvent]:
-        """Yields the events of one call; `written` is the beginning of an answer whose rest is asked for."""
+    def _ask(self, written: str) -> Iterator[ModelEvent]:
+        """Asks once, or for the rest of an answer; a request that is too long gets one chance to be shortened."""
         sent = self._fit(self._conversation.request(), None)
         try:
             yield from self._stream(sent, written)
@@ -164,65 +199,17 @@ class _Ask:
             shorter = self._fit(self._conversation.request(), error)
             if shorter.messages == sent.messages:
                 raise
-            yield Retrying(error=error, seconds=0, model=self.model.name)
+            yield Retrying(error=error, seconds=0, model=self._model.name)
             yield from self._stream(shorter, written)
 
     def _stream(self, sent: Any, written: str) -> Iterator[ModelEvent]:
         # These two messages are in this request only: the conversation stores the joined answer as one message.
         rest = [{"role": "assistant", "content": written}, {"role": "user", "content": _GO_ON}] if written else []
-        announced = getattr(sent, "announcements", None) if getattr(self.model, "takes_announcements", False) else None
+        announced = getattr(sent, "announcements", None) if getattr(self._model, "takes_announcements", False) else None
         options = {**self._options, "announcements": announced} if announced else self._options
-        return self.model.stream(
+        return self._model.stream(
             sent.system, [*sent.messages, *rest], sent.tools, cancelled=self._cancelled, **with_options(options)
         )
-
-
-def _answer(
-    ask: _Ask, so_far: _SoFar, counted: Callable[[Usage], None], limit: int, continued: int
-) -> Generator[TurnEvent, None, Finished]:
-    """Gets one whole answer: if the output limit cut it off, asks for the rest, a few times at most."""
-    scrubber, number = StreamingContextScrubber(), 0
-    written = so_far.text = ""
-    answer = yield from _call(ask, "", so_far, scrubber)
-    counted(answer.usage)
-    while _is_cut_text(answer) and number < continued and so_far.calls < limit:
-        number += 1
-        written += _text_of(answer.message)
-        yield Continuing(number=number, limit=_CONTINUATIONS, model=ask.model.name)
-        try:
-            answer = yield from _call(ask, written, so_far, scrubber)
-        except ModelError as error:  # keep the part that was written: it is an answer that ends early
-            yield Notice(kind="model", text=_NO_REST.format(error=error))
-            break
-        counted(answer.usage)
-    if rest := scrubber.flush():
-        so_far.text += rest
-        yield TextDelta(text=rest)
-    if answer.reason == "length" and not so_far.text and not answer.message.get("tool_calls"):
-        yield Notice(kind="model", text=_ONLY_THOUGHT.format(model=ask.model.name))
-    return replace(answer, message=_with_text(answer.message, so_far.text)) if number else answer
-
-
-def _call(
-    ask: _Ask, written: str, so_far: _SoFar, scrubber: StreamingContextScrubber
-) -> Generator[TurnEvent, None, Finished]:
-    """Makes one model call: passes its visible events on and returns its last one, with the whole message."""
-    so_far.calls, before, answer = so_far.calls + 1, so_far.text, None
-    for event in _visible(ask(written), scrubber):
-        if isinstance(event, Finished):
-            answer = event
-            continue
-        if isinstance(event, TextDelta):
-            so_far.text += event.text
-        elif isinstance(event, Retrying):
-            so_far.text = before
-        elif isinstance(event, ReasoningDelta) and written:
-            continue  # the person is reading the answer; thoughts in the middle of it would confuse
-        yield event
-    if answer is None:
-        raise ModelBusy(f"{ask.model.name} ended without finishing its answer (try again)")
-    so_far.usage += answer.usage
-    return answer
 
 
 def _is_cut_text(answer: Finished) -> bool:
