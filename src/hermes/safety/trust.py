@@ -22,7 +22,7 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from hermes.base.values import value
+from hermes.base.values import lazy_pattern, value
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -47,8 +47,12 @@ def words(text: str) -> set[str]:
 
 
 with open(os.path.join(os.path.dirname(__file__), "data", "trust.txt"), encoding="utf-8") as _file:
-    _BLOCKS = re.findall(r"^\[([a-z ]+)\]\n((?:.+\n)+)", _file.read(), re.MULTILINE)
-TABLES = {name: body.split() for name, body in _BLOCKS}  # names of files and programs, and small words
+    _BLOCKS = dict(re.findall(r"^\[([a-z ]+)\]\n((?:.+\n)+)", _file.read(), re.MULTILINE))
+TABLES = {name: body.split() for name, body in _BLOCKS.items()}  # names of files and programs, and small words
+
+
+def _alternatives(name: str) -> str:
+    return "|".join(_BLOCKS[name].splitlines())
 
 
 def _pairs(table: str) -> dict[str, str]:
@@ -60,72 +64,36 @@ _SENTENCES = re.compile(r"(?<=[.!?;])\s+|\n+|(?<=[\u3002\uff01\uff1f\uff1b])")
 _CLAUSES = re.compile(r"[,;()]+(?!\d)|\s[-\u2013\u2014]+\s|[\u2013\u2014\u3001\uff0c\uff1b]")
 _FILLER = frozenset(TABLES["filler"])
 # Ends with a question mark or a tag ("right"), begins with a question word, or inverts subject and verb.
-_QUESTION = re.compile(
+_QUESTION = lazy_pattern(
     "[?\uff1f\u061f]"
-    r"\s*[\"')\]]*$|^\W*(?:is|are|am|was|were|do|does|did|can|could|should|would|will|shall|may|might|has|have|had|"
-    r"what|what's|which|who|whom|whose|where|when|why|how|isn't|aren't|wasn't|won't|wouldn't|shouldn't|couldn't|can't|"
-    r"any (?:idea|chance|reason)|don't (?:you|we|i|they))\b"
+    rf"\s*[\"')\]]*$|^\W*(?:{_alternatives('asking')})\b"
     r"|\b(?:is|are|can|could|should|would|will|do|does|did|may|shall)\s+(?:it|we|i|you|they|he|she|there|this|that)\b"
     r"|\b(?:right|correct|yes|no|okay|ok|huh|eh)\s*$",
     re.IGNORECASE,
 )
-# A sentence with one of these states nothing.
-_UNSTATED = re.compile(
-    r"\b(?:ask|asks|asked|asking|whether|if|wonder\w*|unsure|maybe|perhaps|possibly|probably|suppose|assume|assuming|"
-    r"imagine|pretend|guess|check|verify|confirm|find out|see what|let me know|tell me|explain|figure out|forget|"
-    r"hypothetical\w*|would be|could be|as though|as if)\b",
-    re.IGNORECASE,
+_UNSTATED = lazy_pattern(rf"\b(?:{_alternatives('unstated')})\b", re.IGNORECASE)
+_ABOUT_A_TEXT = lazy_pattern(
+    rf"\b(?:{_alternatives('about a text')})\b|^(?:from|to|subject|date|cc|re|fwd?):", re.IGNORECASE | re.MULTILINE
 )
-# A message with one of these discusses a text, or takes back what it says.
-_ABOUT_A_TEXT = re.compile(
-    r"\b(?:translate|proofread|rewrite|rephrase|reword|paraphrase|summari[sz]e|tl;?dr|quot(?:e|es|ed|ing)|story|poem|"
-    r"novel|fiction\w*|lyrics|character|role-?play|pretend|imagine|example|for instance|e\.g\.|hypothetical\w*|sample|"
-    r"dummy|placeholder|template|draft|sarcas\w+|ironic\w*|jok(?:e|ing)|kidding|untrue|not true|false|wrong|incorrect|"
-    r"a lie|just testing|jk|in theory|supposedly|allegedly|"
-    r"(?:don't|do not|never) (?:save|remember|store|note|keep)|"
-    r"off the record|between us|scratch that|never ?mind|strike that)\b"
-    r"|^(?:from|to|subject|date|cc|re|fwd?):",
-    re.IGNORECASE | re.MULTILINE,
-)
-_PASTED = re.compile(
+_PASTED = lazy_pattern(
     r"\b(?:this|these|the following|below|here is|here's|here are|it says|they wrote)\b", re.IGNORECASE
 )
-# What people say before a statement: "please remember that", "from now on,".
-_LEAD_IN = re.compile(
-    r"^\W*(?:(?:please|ok|okay|hey|hi|hello|thanks|thank you|also|and|btw|by the way|fyi|for the record|note|remember|"
-    r"save|keep in mind|don't forget|do not forget|make a note|write down|store|memori[sz]e|be aware|"
-    r"just so you know|for (?:future|later) reference|from now on|going forward|in (?:the )?future|in general|"
-    r"you should|you must|i want you to|i'd like you to|i would like you to|correction|update|well|so)\b"
-    r"(?:\s+(?:that|this|to memory|in memory|of this|it|down))*[\s,:;.!-]*)+",
+_LEAD_IN = lazy_pattern(
+    rf"^\W*(?:(?:{_alternatives('lead in')})\b(?:\s+(?:that|this|to memory|in memory|of this|it|down))*[\s,:;.!-]*)+",
     re.IGNORECASE,
 )
 # What a model puts before the person's statement: "The user prefers to", "They said that".
-_FRAME = re.compile(
+_FRAME = lazy_pattern(
     r"^(?:the )?(?:user|person|they|he|she)(?: has)? (?:prefers|wants|likes|said|says|asked|told me|mentioned|noted|"
     r"states|stated|requires|expects)(?: that| me to| to| you to| the agent to| the assistant to)?\s+",
     re.IGNORECASE,
 )
-# The statement may be somebody else's.
-_REPORTED = re.compile(
-    r"\b(?:say|says|said|claim\w*|told|tells|according|reads|wrote|writes|states|stated|think|thinks|thought|believe\w*|"
-    r"suggest\w*|heard|rumou?r\w*)\b|:",
-    re.IGNORECASE,
-)
+_REPORTED = lazy_pattern(rf"\b(?:{_alternatives('reported')})\b|:", re.IGNORECASE)
 _LIMITING = frozenset(TABLES["limiting"])
-# Limits or denies the sentence before it.
-_TURNS_BACK = re.compile(
-    r"^\W*(?:except|but|not|only|unless|however|although|though|no\b|nope|wait|actually|just kidding|don't|do not|"
-    r"never mind|instead|or rather|well|unless|until)\b",
-    re.IGNORECASE,
-)
-_HOLDS_BACK = re.compile(r"\b(?:not|never|don't|ask|if|whether|unless|why|what|without)\b", re.IGNORECASE)
-# Takes back what was said before it, in the same message or in the one before.
-_TAKES_BACK = re.compile(
-    r"^\W*(?:no\b|nope|wait|actually|scratch|strike|never ?mind|just kidding|jk|i lied|forget (?:that|it|what)|"
-    r"correction|sorry|oops|my mistake|that(?:'s| is| was)(?: not| wrong| false| a))\b",
-    re.IGNORECASE,
-)
-_LIMITS_NEXT = re.compile(r"\b(?:only|except|unless|following|in case|provided)\b", re.IGNORECASE)
+_TURNS_BACK = lazy_pattern(rf"^\W*(?:{_alternatives('turns back')})\b", re.IGNORECASE)
+_HOLDS_BACK = lazy_pattern(r"\b(?:not|never|don't|ask|if|whether|unless|why|what|without)\b", re.IGNORECASE)
+_TAKES_BACK = lazy_pattern(rf"^\W*(?:{_alternatives('takes back')})\b", re.IGNORECASE)
+_LIMITS_NEXT = lazy_pattern(r"\b(?:only|except|unless|following|in case|provided)\b", re.IGNORECASE)
 _FIRST_PERSON = _pairs("first person")
 _NOTE_SUBJECTS = _pairs("note subjects")
 _SAME_WORD = _pairs("same word")
