@@ -104,6 +104,11 @@ def _listed(words: str) -> tuple[str, ...]:
     return tuple(words.split("|"))
 
 
+with open(os.path.join(os.path.dirname(__file__), "data", "secret-formats.txt"), encoding="utf-8") as _file:
+    _ROWS = [line.split("\t") for line in _file.read().splitlines() if "\t" in line]
+_ALTERNATIVES = {row[0][1:]: row[1] for row in _ROWS if row[0][0] == "@"}
+
+
 # A short secret has one of these words next to it; other secrets are long runs or many digits. Each line is a group for
 # `Beginnings`: which words are in which was chosen by trying many on prose and code, for few false places.
 _BESIDE = (
@@ -116,10 +121,7 @@ _BESIDE = (
     "auth|code|combination|contrase|cookie|door|token",
     "bip|pin|puk|pw|pwd",
 )
-_BESIDE_FOREIGN = _listed(
-    "\u015fifre|\u5bc6|\u53e3\u4ee4|\u043f\u0430\u0440\u043e\u043b\u044c|\u30d1\u30b9\u30ef\u30fc\u30c9"
-    "|\u092a\u093e\u0938\u0935\u0930\u094d\u0921|\ube44\ubc00\ubc88\ud638|\u0643\u0644\u0645\u0629 \u0627\u0644"
-)
+_BESIDE_FOREIGN = _listed(_ALTERNATIVES["beside foreign"])
 BESIDE_SECRETS = (*_listed("|".join(_BESIDE)), "$", *_BESIDE_FOREIGN)
 _BESIDE_NUMBERS = ("pin", "puk", "code", "combination", "otp", "cvv", "cvc", "ssn", "social sec")
 _BESIDE_SEEDS = ("seed", "mnemonic", "recovery", "wallet", "bip", "phrase", "words")
@@ -328,9 +330,7 @@ _BEFORE_PREFIX = "(?<![A-Za-z0-9])(?:"
 
 
 def _read_formats() -> Iterator[Format]:
-    with open(os.path.join(os.path.dirname(__file__), "data", "secret-formats.txt"), encoding="utf-8") as file:
-        rows = [line.split("\t") for line in file.read().splitlines() if "\t" in line]
-    for kind, listed, pattern in rows:
+    for kind, listed, pattern in (row for row in _ROWS if row[0][0] != "@"):
         literals = _listed(listed)
         prefixed = f"{_BEFORE_PREFIX}{'|'.join(map(re.escape, literals))}){pattern[1:]}"
         yield kind, literals, prefixed if pattern.startswith("^") else pattern
@@ -419,12 +419,7 @@ _CARD = lazy_pattern(r"(?:[3-6]\d{3}|2[2-7]\d\d)(?<![\w.+/=-]\d{4})(?:[ -]?\d){9
 _IBAN = lazy_pattern(
     r"[A-Z]{2}\d\d(?<![A-Za-z0-9][A-Z]{2}\d\d)(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,3})?(?![A-Za-z0-9])"
 )
-# Sixteen digits in a row have a right check digit one time in ten; these words say what they are instead.
-_OTHER_NUMBER = lazy_pattern(
-    r"(?:order|invoice|track(?:ing)?|ticket|shipment|parcel|phone|tel|fax|isbn|ean|gtin|imei|epoch|timestamp|build|serial"
-    r"|snowflake|message|channel|user|id|ids|number|no|nr)\W{0,4}\Z",
-    re.IGNORECASE,
-)
+_OTHER_NUMBER = lazy_pattern(rf"(?:{_ALTERNATIVES['other numbers']})\W{{0,4}}\Z", re.IGNORECASE)
 _CARD_WORD = lazy_pattern(r"card|visa|master|amex|credit|debit|pan\b|payment", re.IGNORECASE)
 _LENGTHS = {"34": (15,), "37": (15,), "36": (14,), "38": (14,), "30": (14,)}
 _USUAL_LENGTHS = (16, 19)
@@ -461,25 +456,13 @@ def _is_card(digits: str) -> bool:
 # Secrets that only the words next to them give away: `password: …`, "the API key is …", a PIN, a seed phrase.
 
 # Found with str.find, which is many times faster than one pattern of all of them.
-_PASSWORD_WORDS = _listed(
-    "password|passwd|passwort|kennwort|passphrase|passcode|pwd|contrase\u00f1a|senha|parola|\u015fifre"
-    "|\u043f\u0430\u0440\u043e\u043b\u044c|\u5bc6\u7801|\u5bc6\u78bc|\u53e3\u4ee4|\u30d1\u30b9\u30ef\u30fc\u30c9"
-    "|\ube44\ubc00\ubc88\ud638|\u092a\u093e\u0938\u0935\u0930\u094d\u0921|mot de passe"
-    "|\u0643\u0644\u0645\u0629 \u0627\u0644\u0645\u0631\u0648\u0631"
-    "|\u0643\u0644\u0645\u0629 \u0627\u0644\u0633\u0631"
-)
+_PASSWORD_WORDS = _listed(_ALTERNATIVES["password words"])
 _KEY_WORDS = ("secret", "token", "credential", "schl\u00fcssel", "\u5bc6\u94a5", "\u5bc6\u9470")
 # These count only as words of their own, because they are part of many others.
 _SHORT_PASSWORD_WORDS = ("pass", "pw")
 _SHORT_KEY_WORDS = ("key", "pat", "psk", "auth", "bearer")
 _SECRET_KEYS = _listed("api|access|private|secret|signing|encryption|master|license|account|auth|service")
-# Services whose keys are bare runs of letters and digits; next to their name such a run is a key.
-_SERVICES = _listed(
-    "datadog|algolia|twilio|mailgun|cloudflare|newrelic|pagerduty|okta|auth0|vercel|heroku|mistral|cohere"
-    "|deepgram|pinecone|rapidapi|openweather|alchemy|infura|etherscan|binance|coinbase|kraken|mapbox|trello"
-    "|zendesk|amplitude|mixpanel|sumologic|splunk|netlify|supabase|airtable|sendgrid|paypal|shopify|openai"
-    "|anthropic|planetscale|rollbar|bugsnag|loggly|fastly|linode|vultr|hetzner|scaleway|snyk|postmark|new relic"
-)
+_SERVICES = _listed(_ALTERNATIVES["services"])
 _WORDS = {
     **dict.fromkeys(_PASSWORD_WORDS, "password"),
     **dict.fromkeys(_KEY_WORDS, "key"),
@@ -519,31 +502,11 @@ _FEWEST_DIGITS, _FEWEST_LETTERS, _MOST_ALIKE = 2, 3, 3
 _ON_A_LINE = 24  # characters of a key that nothing but its line gives away
 _DIGEST_LENGTHS = (40, 64)  # a commit or a SHA-256, unless the line is sure
 
-# A name that continues like this is about a secret and does not hold one: password_min_length, token_url, KEY_ID.
-_ABOUT = lazy_pattern(
-    r"min|max|len|timeout|ttl|reset|ur[il]|path|file|dir|name|field|input|policy|age|day|expir|rotat|type|format|prefix"
-    r"|count|limit|id(?![a-z])|strength|regex|hint|label|env|var|ref|header|endpoint|manager|store|bucket|algo|version"
-    r"|size|index|usage|budget|per_|window|izer|ized|ization",
-    re.IGNORECASE,
-)
-_HARMLESS_BEFORE = lazy_pattern(
-    r"(?:public|cache|primary|foreign|partition|sort|idempotency|object|s3|translation|i18n|routing|publishable|max|ssh"
-    r"|row|shard|lock|redis|map|dict|natural|surrogate|composite|hot|arrow|deploy|host|fingerprint|thumbprint|tracking"
-    r"|cursor|page|next|continuation|pagination)[\s_-]{0,2}\Z",
-    re.IGNORECASE,
-)
-_FINGERPRINT = lazy_pattern(
-    r"(?:sha-?\d|md5|blake|commit|digest|hash|checksum|integrity|rev(?:ision)?\b|etag|uuid|guid|trace|span|request"
-    r"|fingerprint|thumbprint|image|build|zone|\bids?\b|merge|branch|\btag\b|base64,|AAAA[BCE]\d|ssh-|ecdsa-|public|serial|cursor)",
-    re.IGNORECASE,
-)
+_ABOUT = lazy_pattern(_ALTERNATIVES["about"], re.IGNORECASE)
+_HARMLESS_BEFORE = lazy_pattern(rf"(?:{_ALTERNATIVES['harmless before']})[\s_-]{{0,2}}\Z", re.IGNORECASE)
+_FINGERPRINT = lazy_pattern(f"(?:{_ALTERNATIVES['fingerprints']})", re.IGNORECASE)
 _PLACEHOLDER_MARKS = lazy_pattern(r"[<>{}\[\]()]|\A[$%]|\$[A-Z_]{3}|%[A-Z]{3}|://")
-_PLACEHOLDER_WORDS = lazy_pattern(
-    r"\.\.\.|\u2026|\*{3}|\$\{|\$\(|\{\{|\A[<$%{\[]|x{4}|your|example|change_?me|dummy|placeholder|redact|todo|fixme|sample"
-    r"|replace|insert|environ|getenv|process\.env|config\.|settings\.|secrets\.|self\.|this\.|undefined|required"
-    r"|optional|\bnone\b|\bnull\b|\btrue\b|\bfalse\b|masked|hidden|not[_ -]?set|lorem|foo.?bar|\A(?:op|arn|vault):",
-    re.IGNORECASE,
-)
+_PLACEHOLDER_WORDS = lazy_pattern(_ALTERNATIVES["placeholders"], re.IGNORECASE)
 _PLAIN_SEGMENT = lazy_pattern(r"[A-Za-z]?[a-z._-]*[\d.-]{0,8}|[A-Z]+")
 _FILE_NAME = lazy_pattern(r"[\w/.-]{1,200}\.[a-z]{2,5}")
 _UUID_WORD = lazy_pattern(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
