@@ -267,7 +267,7 @@ def test_a_body_that_does_not_arrive_is_not_waited_for() -> None:
     async def app(_scope: Any, receive: Any, _send: Any) -> None:
         await receive()
 
-    auth = AuthMiddleware(app, who=lambda _key: "ann", metrics=Metrics(), body=BodyLimits(seconds=0.01))
+    auth = AuthMiddleware(app, who=lambda _key: ("ann", False), metrics=Metrics(), body=BodyLimits(seconds=0.01))
 
     async def never() -> Any:
         await asyncio.Event().wait()
@@ -281,7 +281,7 @@ def test_a_body_that_trickles_in_has_one_deadline() -> None:
         while (await receive())["more_body"]:
             continue
 
-    auth = AuthMiddleware(app, who=lambda _key: "ann", metrics=Metrics(), body=BodyLimits(seconds=0.2))
+    auth = AuthMiddleware(app, who=lambda _key: ("ann", False), metrics=Metrics(), body=BodyLimits(seconds=0.2))
 
     async def trickle() -> Any:
         await asyncio.sleep(0.02)

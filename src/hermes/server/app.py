@@ -121,8 +121,7 @@ def build(
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=_HANDLERS)
     guarded = AuthMiddleware(
         app,
-        who=people.who,
-        may_approve=people.may_approve,
+        who=people.admits,
         metrics=metrics,
         per_minute=settings.integer("server.requests_per_minute"),
         body=BodyLimits(size=settings.integer("server.max_body_mb") << 20),

@@ -215,8 +215,7 @@ class AuthMiddleware:
         self,
         app: ASGIApp,
         *,
-        who: Callable[[str], str | None],
-        may_approve: Callable[[str], bool] = lambda _key: False,
+        who: Callable[[str], tuple[str, bool] | None],
         metrics: Metrics,
         per_minute: int = 600,
         body: BodyLimits | None = None,
@@ -225,11 +224,13 @@ class AuthMiddleware:
         web: Callable[[str], _WebSession | None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`web` finds the session of a Cookie header; without it there is no web page."""
+        """`who` gives the person of a key, and whether it may decide about pending writes.
+
+        `web` finds the session of a Cookie header; without it there is no web page.
+        """
         self._app = app
         self._web = web
         self._who = who
-        self._may_approve = may_approve
         self._metrics = metrics
         self._body = body or BodyLimits()
         # The MCP library parses a body on the event loop, so what it gets is small enough to parse in a few ms.
@@ -289,16 +290,16 @@ class AuthMiddleware:
         if is_web:
             return self._refuse_browser(scope, headers, address)
         try:
-            person, may_approve = self._who(_key(headers)), self._may_approve(_key(headers))
+            known = self._who(_key(headers))
         except HermesError:
             return Refusal(503, "people", "keys cannot be checked now; the operator's log says why")
-        if person is None:
+        if known is None:
             wait = self._failures.take(address)
             if wait:
                 return Refusal(429, "guessing", "too many wrong keys", {"retry-after": str(int(wait) + 1)})
             return Refusal(401, "key", "a valid key is needed: Authorization: Bearer hk-…", _ASK)
-        scope[PERSON], scope[MAY_APPROVE] = person, may_approve
-        return self._refuse_too_much(person, headers)
+        scope[PERSON], scope[MAY_APPROVE] = known
+        return self._refuse_too_much(known[0], headers)
 
     def _refuse_browser(self, scope: Scope, headers: dict[bytes, str], address: str) -> Refusal | None:
         """Checks a request to the web page, which has sessions instead of keys and handles missing ones itself."""

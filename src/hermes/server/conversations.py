@@ -13,7 +13,7 @@ from hermes.agent import Agent
 from hermes.base.errors import DamagedFile, HermesError, NotFound, OutOfOrder, StorageError
 from hermes.base.events import ReasoningDelta, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.http_server import descriptor_limit, free_descriptors
-from hermes.server.openai_wire import Answer, BadRequest, digest
+from hermes.server.openai_wire import Answer, BadRequest, Digest
 from hermes.server.workspace import Workspace
 from hermes.session.context import unanswered_calls
 from hermes.settings.config import conversations_of
@@ -200,12 +200,13 @@ class Conversations:
         model: str = "",
     ) -> Answer:
         """Runs one turn; `name` is the client's name for the conversation, or "" to recognise it by its history."""
-        with self._entered(person, name, request, model) as conversation:
+        history = Digest(request.history)
+        with self._entered(person, name, history, request, model) as conversation:
             answer = conversation.answer(request, say, cancelled)
             if request.previous:
                 self._remember(conversation, request.answer_id)
             elif not name:
-                self._remember(conversation, digest([*request.history, *request.fresh, answer.message]))
+                self._remember(conversation, str(history.and_then([*request.fresh, answer.message])))
             if request.answer_id:
                 session = conversation.agent.session
                 with suppress(StorageError):
@@ -255,9 +256,11 @@ class Conversations:
         return [*before, *request.history]
 
     @contextmanager
-    def _entered(self, person: str, name: str, request: ChatRequest, model: str) -> Iterator[Conversation]:
+    def _entered(
+        self, person: str, name: str, history: Digest, request: ChatRequest, model: str
+    ) -> Iterator[Conversation]:
         name = "" if request.previous else name
-        key = name or (digest(request.history) if request.history and not request.previous else "")
+        key = name or (str(history) if request.history and not request.previous else "")
         try:
             conversation = self._find(person, name, key, request, model)
         except (HermesError, OSError):
@@ -359,7 +362,7 @@ class Conversations:
                 raise BadRequest("these results belong to no call of the message before them", "messages")
         for message in history:
             agent.session.record(message, sync=False)
-        return Conversation(person, agent, request.instructions, "" if name else digest(history))
+        return Conversation(person, agent, request.instructions, "" if name else str(Digest(history)))
 
     def _open(self, person: str, *, model: str, **more: Any) -> Agent:
         self._keep_reserve()

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
@@ -33,7 +34,7 @@ from hermes.base.events import ReasoningDelta, TextDelta
 from hermes.server import anthropic_wire, responses_wire
 from hermes.server import openai_wire as wire
 from hermes.server.auth import PERSON
-from hermes.server.openai_wire import error_body
+from hermes.server.openai_wire import Answer, error_body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from hermes.conversations.search.semantic import Embedding
     from hermes.server.auth import CallLimits, Metrics, TurnLimits
     from hermes.server.conversations import Conversations
-    from hermes.server.openai_wire import Answer, ChatRequest, Piece, Writer
+    from hermes.server.openai_wire import ChatRequest, Piece, Writer
 
 _LOG = logging.getLogger("hermes.server")
 MODEL = "hermes"  # stands for the model that the operator has configured
@@ -196,8 +197,8 @@ class Chat:
             )
         return name
 
-    def start(self, turn: _Turn, put: Callable[[Any], None]) -> None:
-        """Runs a turn in a worker; passes its pieces, and then its answer or error, to `put`."""
+    def start(self, turn: _Turn, say: Callable[[Piece], None], put: Callable[[Answer | Exception], None]) -> None:
+        """Runs a turn in a worker; passes the pieces of its answer to `say`, and then the answer or error to `put`."""
         deadline = time.monotonic() + self._turn_seconds
         self._turns.begin(turn.person)
 
@@ -207,7 +208,7 @@ class Chat:
         def work() -> None:
             try:
                 answer = self._conversations.converse(
-                    turn.person, turn.name, turn.asked, say=put, cancelled=cancelled, model=turn.model
+                    turn.person, turn.name, turn.asked, say=say, cancelled=cancelled, model=turn.model
                 )
                 self._metrics.turn(answer.reason)
                 put(answer)
@@ -243,7 +244,7 @@ _MESSAGES = _Wire(anthropic_wire.parse, anthropic_wire.MessageWriter, anthropic_
 
 
 class _Turn:
-    """One request: the worker puts pieces of the answer into its queue, then an answer or an error."""
+    """One request: the worker hands over pieces of the answer, then the answer or an error."""
 
     def __init__(self, chat: Chat, person: str, name: str, asked: ChatRequest, *, model: str, spoken: _Wire) -> None:
         self.person, self.name, self.asked, self.model = person, name, asked, model
@@ -251,15 +252,18 @@ class _Turn:
         self._chat = chat
         self._spoken = spoken
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[Piece | Answer | Exception] = asyncio.Queue()
+        self._waiting: deque[Piece | Answer | Exception] = deque()  # put there by the worker
+        self._is_called = False
+        self._arrived: list[Piece | Answer | Exception] = []
+        self._has_more = asyncio.Event()
         self._writer = spoken.writer(asked, asked.model or MODEL)
 
     async def whole(self) -> Response:
         """Runs the turn and returns its answer in one document."""
-        self._chat.start(self, self._put)
         pieces: list[Piece] = []
-        while isinstance(item := await self._next(), TextDelta | ReasoningDelta):
-            pieces.append(item)
+        self._chat.start(self, pieces.append, self._put)
+        [item] = await self._next()
+        assert isinstance(item, Answer | Exception)  # noqa: S101 - the pieces are in the list
         if isinstance(item, Exception):
             return failed(item, self._spoken)
         receipt = {RECEIPT_HEADER: item.receipt} if item.receipt else {}
@@ -267,46 +271,57 @@ class _Turn:
 
     async def streamed(self) -> Response:
         """Streams the answer; a failure before the first piece is an error status, a later one is an event."""
-        self._chat.start(self, self._put)
+        self._chat.start(self, self._put, self._put)
         first = await self._next()
-        if isinstance(first, Exception):
-            return failed(first, self._spoken)
+        if isinstance(first[0], Exception):
+            return failed(first[0], self._spoken)
         return StreamingResponse(self._events(first), media_type="text/event-stream")
 
-    async def _events(self, first: Piece | Answer | Exception) -> AsyncIterator[str]:
-        item: Piece | Answer | Exception | None = first
+    async def _events(self, first: list[Piece | Answer | Exception]) -> AsyncIterator[str]:
         try:
-            yield self._writer.opening()
+            told, arrived = self._writer.opening(), first
             while True:
-                if isinstance(item, TextDelta | ReasoningDelta):
-                    if told := self._writer.piece(item):
-                        yield told
-                elif item is None:
-                    yield ": still here\n\n"
-                elif isinstance(item, Exception):
-                    yield self._writer.failure(_error_of(item, self._spoken)[1])
-                    return
-                else:
-                    yield self._writer.ending(item)
-                    return
+                for item in arrived:
+                    if isinstance(item, TextDelta | ReasoningDelta):
+                        told += self._writer.piece(item)
+                    elif isinstance(item, Exception):
+                        yield told + self._writer.failure(_error_of(item, self._spoken)[1])
+                        return
+                    else:
+                        yield told + self._writer.ending(item)
+                        return
+                if told:
+                    yield told
                 try:
-                    item = await asyncio.wait_for(self._next(), _KEEP_ALIVE_SECONDS)
+                    async with asyncio.timeout(_KEEP_ALIVE_SECONDS):
+                        told, arrived = "", await self._next()
                 except TimeoutError:
-                    item = None
+                    told, arrived = ": still here\n\n", []
         finally:
             self.gone.set()  # also if the client disconnects in the middle
 
-    async def _next(self) -> Piece | Answer | Exception:
-        return await self._queue.get()
+    async def _next(self) -> list[Piece | Answer | Exception]:
+        """Everything that has arrived since the last call, at least one item."""
+        await self._has_more.wait()
+        self._has_more.clear()
+        taken, self._arrived = self._arrived, []
+        return taken
 
     def _put(self, item: Piece | Answer | Exception) -> None:
-        """Passes an item from the worker's thread to the event loop."""
-        self._loop.call_soon_threadsafe(self._take, item)
+        """Passes an item from the worker's thread to the event loop, which is woken once for several."""
+        self._waiting.append(item)
+        if not self._is_called:
+            self._is_called = True
+            self._loop.call_soon_threadsafe(self._take)
 
-    def _take(self, item: Piece | Answer | Exception) -> None:
-        if not isinstance(item, TextDelta | ReasoningDelta):
-            self._chat.ended(self)
-        self._queue.put_nowait(item)
+    def _take(self) -> None:
+        self._is_called = False  # first: an item that comes during the loop below is in it, or calls again
+        while self._waiting:
+            item = self._waiting.popleft()
+            if not isinstance(item, TextDelta | ReasoningDelta):
+                self._chat.ended(self)
+            self._arrived.append(item)
+            self._has_more.set()
 
 
 async def _until_gone(request: Request, gone: threading.Event) -> None:

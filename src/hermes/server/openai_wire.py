@@ -238,8 +238,27 @@ _PASSED: dict[str, Callable[[Any], bool]] = {
 }
 
 
-def digest(messages: Sequence[dict[str, Any]]) -> str:
-    """A digest that identifies a conversation by its messages, regardless of how a client formats them."""
+class Digest:
+    """Identifies a conversation by its messages, regardless of how a client formats them."""
+
+    def __init__(self, messages: Sequence[dict[str, Any]]) -> None:
+        self._hash = hashlib.sha256(b"[" + _gist(messages))
+        self._has_some = bool(messages)
+
+    def and_then(self, messages: Sequence[dict[str, Any]]) -> Digest:
+        """The digest of the same conversation with more messages at its end."""
+        longer = Digest(())
+        longer._hash, longer._has_some = self._hash.copy(), self._has_some or bool(messages)
+        longer._hash.update((b", " if self._has_some and messages else b"") + _gist(messages))
+        return longer
+
+    def __str__(self) -> str:
+        whole = self._hash.copy()
+        whole.update(b"]")
+        return whole.hexdigest()
+
+
+def _gist(messages: Sequence[dict[str, Any]]) -> bytes:
     gist = [
         [
             message["role"],
@@ -249,7 +268,7 @@ def digest(messages: Sequence[dict[str, Any]]) -> str:
         ]
         for message in messages
     ]
-    return hashlib.sha256(json.dumps(gist, ensure_ascii=False).encode("utf-8", "replace")).hexdigest()
+    return json.dumps(gist, ensure_ascii=False)[1:-1].encode("utf-8", "replace")
 
 
 class Writer(Protocol):

@@ -104,6 +104,11 @@ class People:
         found = self.key(key)
         return found[0] if found else None
 
+    def admits(self, key: str) -> tuple[str, bool] | None:
+        """Whose key this is, and whether it may decide about pending writes; None for everything else."""
+        found = self.key(key)
+        return (found[0], APPROVE in found[1].rights) if found else None
+
     def may_approve(self, key: str) -> bool:
         """Whether the owner gave this key the right to decide about pending writes."""
         found = self.key(key)
