@@ -13,7 +13,7 @@ from hermes.agent import Agent
 from hermes.base.errors import DamagedFile, HermesError, NotFound, OutOfOrder, StorageError
 from hermes.base.events import ReasoningDelta, Retrying, TextDelta, ToolReturned, TurnFinished
 from hermes.http_server import descriptor_limit, free_descriptors
-from hermes.server.openai_wire import Answer, BadRequest, Digest
+from hermes.server.openai_wire import Answer, BadRequest, Digest, as_message
 from hermes.server.workspace import Workspace
 from hermes.session.context import unanswered_calls
 from hermes.settings.config import conversations_of
@@ -52,6 +52,7 @@ class Conversation:
         self._told: tuple[int, frozenset[str]] = (0, frozenset())
         self.after = after  # digest of the history after the last answer; "" for a named conversation
         self.before = ""  # the same before the last answer
+        self.stored = ""  # the newest one that is stored
         self.key = (person, agent.session.id)  # its key in the list; a compaction may change the session's id
         self.lock = threading.Lock()
         self.users = 0
@@ -63,8 +64,13 @@ class Conversation:
         self._told = (now, known | frozenset(instructions))
         return [each for each in instructions if each not in known]
 
-    def answer(self, request: ChatRequest, say: Say, cancelled: Callable[[], bool]) -> Answer:
-        """Runs one turn, and passes pieces of the answer to `say`; the caller holds the lock."""
+    def answer(
+        self, request: ChatRequest, say: Say, cancelled: Callable[[], bool], beside: Callable[[str], None]
+    ) -> Answer:
+        """Runs one turn, and passes pieces of the answer to `say`; the caller holds the lock.
+
+        `beside` is called with the text of the answer in the transaction that stores it.
+        """
         results, said = request.results, request.said
         for message in request.history if request.previous else ():  # what the stored conversation lacks
             self.agent.session.record(message)
@@ -82,9 +88,10 @@ class Conversation:
             cancelled=cancelled,
             options=request.options,
         )
-        text, end = _told(turn, request, say)
+        session, telling = self.agent.session, _Telling(request, say)
+        session.beside_answer = lambda reply: beside(telling.text or reply)
+        text, end = telling.run(turn)
         calls = end.message.get("tool_calls", []) if end.reason == "tool_calls" else []
-        session = self.agent.session
         return Answer(
             text=text,
             calls=calls,
@@ -96,33 +103,41 @@ class Conversation:
         )
 
 
-def _told(turn: Iterator[TurnEvent], request: ChatRequest, say: Say) -> tuple[str, TurnFinished]:
-    """The text of an answer and how it ended; pieces are sent at once if the client reads a stream of text.
+class _Telling:
+    """Passes an answer on; pieces are sent at once if the client reads a stream of text.
 
     Text before a call of one of our own tools is dropped from an answer that has to fit a schema.
     """
-    at_once = request.stream and not request.is_structured
-    text, kept, end = "", "", None
-    for event in turn:
-        match event:
-            case TextDelta():
-                text += event.text
-                if at_once:
-                    say(event)
-            case ReasoningDelta():
-                say(event)
-            case ToolReturned():
-                text = kept = "" if request.is_structured else text
-            case Retrying() if not at_once:  # the client has not seen the discarded text
-                text = kept
-            case TurnFinished():
-                end = event
-    if end is None:
-        raise RuntimeError("a turn ended without its last event")
-    whole = text or end.reply  # the notice about the limit of model calls is not streamed
-    if whole and not (text and at_once):
-        say(TextDelta(text=whole))
-    return whole, end
+
+    def __init__(self, request: ChatRequest, say: Say) -> None:
+        self._at_once = request.stream and not request.is_structured
+        self._is_structured = request.is_structured
+        self._say = say
+        self.text = ""
+
+    def run(self, turn: Iterator[TurnEvent]) -> tuple[str, TurnFinished]:
+        """The text of an answer and how it ended."""
+        kept, end = "", None
+        for event in turn:
+            match event:
+                case TextDelta():
+                    self.text += event.text
+                    if self._at_once:
+                        self._say(event)
+                case ReasoningDelta():
+                    self._say(event)
+                case ToolReturned():
+                    self.text = kept = "" if self._is_structured else self.text
+                case Retrying() if not self._at_once:  # the client has not seen the discarded text
+                    self.text = kept
+                case TurnFinished():
+                    end = event
+        if end is None:
+            raise RuntimeError("a turn ended without its last event")
+        whole = self.text or end.reply  # the notice about the limit of model calls is not streamed
+        if whole and not (self.text and self._at_once):
+            self._say(TextDelta(text=whole))
+        return whole, end
 
 
 class Conversations:
@@ -201,12 +216,19 @@ class Conversations:
     ) -> Answer:
         """Runs one turn; `name` is the client's name for the conversation, or "" to recognise it by its history."""
         history = Digest(request.history)
-        with self._entered(person, name, history, request, model) as conversation:
-            answer = conversation.answer(request, say, cancelled)
+
+        def found_by(text: str, calls: list[dict[str, Any]]) -> str:
+            """By what the next request finds the conversation; "" if the client has named it."""
             if request.previous:
-                self._remember(conversation, request.answer_id)
-            elif not name:
-                self._remember(conversation, str(history.and_then([*request.fresh, answer.message])))
+                return request.answer_id
+            return "" if name else str(history.and_then([*request.fresh, as_message(text, calls)]))
+
+        with self._entered(person, name, history, request, model) as conversation:
+            # Stored with the answer, because another server must not find the one without the other.
+            answer = conversation.answer(
+                request, say, cancelled, lambda text: self._store_key(conversation, found_by(text, []))
+            )
+            self._remember(conversation, found_by(answer.text, answer.calls))
             if request.answer_id:
                 session = conversation.agent.session
                 with suppress(StorageError):
@@ -409,18 +431,27 @@ class Conversations:
         with self._lock:
             conversation.users -= 1
 
-    def _remember(self, conversation: Conversation, after: str) -> None:
+    def _store_key(self, conversation: Conversation, after: str) -> None:
         database = conversation.agent.session.database
+        conversation.stored = after
+        if not after:
+            return
+        with database.store.transaction():
+            database.set_meta(f"chat:{after}", conversation.agent.session.id)
+            # If several servers share the database, a client whose answer was lost may ask another server again,
+            # with the history from before that answer; so the digest before it stays valid for one more turn.
+            gone = conversation.before if is_address(database.path) else conversation.after
+            if gone and gone != after:
+                database.set_meta(f"chat:{gone}", None)
+
+    def _remember(self, conversation: Conversation, after: str) -> None:
+        if not after:
+            return
         try:
-            with database.store.transaction():
-                database.set_meta(f"chat:{after}", conversation.agent.session.id)
-                # If several servers share the database, a client whose answer was lost may ask another server again,
-                # with the history from before that answer; so the digest before it stays valid for one more turn.
-                gone = conversation.before if is_address(database.path) else conversation.after
-                if gone and gone != after:
-                    database.set_meta(f"chat:{gone}", None)
+            if conversation.stored != after:  # a call of a client's tool, or an answer that was broken off
+                self._store_key(conversation, after)
         except StorageError:
-            if is_address(database.path):
+            if is_address(conversation.agent.session.database.path):
                 raise  # else another server would start a new conversation with the client's history
         with self._lock:
             self._names.pop((conversation.person, conversation.after), None)

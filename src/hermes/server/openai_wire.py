@@ -111,8 +111,7 @@ class Answer:
     @property
     def message(self) -> dict[str, Any]:
         """The answer as a message of OpenAI's format."""
-        message: dict[str, Any] = {"role": "assistant", "content": self.text or None}
-        return {**message, "tool_calls": self.calls} if self.calls else message
+        return as_message(self.text, self.calls)
 
     @property
     def finish_reason(self) -> str:
@@ -120,6 +119,12 @@ class Answer:
         return (
             self.reason if self.reason in ("stop", "tool_calls", "content_filter") else "length"
         )  # cut off, by whatever
+
+
+def as_message(text: str, calls: list[dict[str, Any]]) -> dict[str, Any]:
+    """An answer as a message of OpenAI's format."""
+    message: dict[str, Any] = {"role": "assistant", "content": text or None}
+    return {**message, "tool_calls": calls} if calls else message
 
 
 def parse(data: bytes) -> ChatRequest:

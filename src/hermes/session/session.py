@@ -145,6 +145,8 @@ class MemorySession:
         self._fired: list[dict[str, str]] = []
         self._returned: dict[str, dict[str, Any]] = {}  # results that a host will record, with their origin
         self._said = ""  # the person's words of this turn
+        # Called with an answer in the transaction that stores it, for what a host must store with it.
+        self.beside_answer: Callable[[str], None] = lambda _reply: None
         self._unfinished = False  # whether the newest message of the person is still unanswered
         if parts.settings.text("context.engine") not in ("", "compressor"):
             _ = self.compactor.engine  # other engines are notified of a session at once
@@ -420,7 +422,7 @@ class MemorySession:
         if not interrupted:
             self.counters.turn_finished()
         counts = {"api_call_count": 1, **counted.as_dict(), **cost} if counted is not None else {}
-        self.last_id = self._with_fallback(lambda: self._store_answer(saved, counts, counted=not interrupted))
+        self.last_id = self._with_fallback(lambda: self._store_answer(reply, saved, counts, counted=not interrupted))
         self.context.append(self.last_id, saved)
         self._unfinished = False
         if counted is not None:
@@ -429,7 +431,9 @@ class MemorySession:
         self._sync()
         self.external.finish(reply, self.context.said(), interrupted=interrupted)
 
-    def _store_answer(self, message: Mapping[str, Any], counts: Mapping[str, float], *, counted: bool) -> int:
+    def _store_answer(
+        self, reply: str, message: Mapping[str, Any], counts: Mapping[str, float], *, counted: bool
+    ) -> int:
         """Stores the answer, its cost and the counts of the turn in one transaction; returns the id of the message."""
         database = self._parts.database
         with database.store.transaction():
@@ -438,6 +442,7 @@ class MemorySession:
                 database.update_session(self.id, **counts)
             if counted:
                 self.counters.save()
+            self.beside_answer(reply)
         return stored
 
     def _cost(self, usage: Usage, model: str) -> dict[str, float]:
