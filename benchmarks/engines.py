@@ -5,7 +5,8 @@
     python -m benchmarks.engines --url postgresql://… --set locomo.json --set beam.json.gz
 
 With `--set`, every question of public sets is asked on both engines, and the answers are compared instead: message for
-message, with their scores.
+message, with their scores. People who are in the database already stay there, so a run without `--set` before it fills
+the database with others.
 The database must be prepared (`hermes storage init`) and should be empty. Everybody gets a history of the same size;
 the last person's is stored in a SQLite file as well. Both engines answer the same questions, and the answers are
 compared.
@@ -112,19 +113,27 @@ def compare(address: str, folder: str, path: str) -> dict[str, Any]:
     """Every question of a set on both engines: how many answers are the same, and how long they took."""
     figures: dict[str, Any] = {"set": os.path.basename(path), "questions": 0, "same_answers": 0, "different": []}
     taken: dict[str, list[float]] = {"sqlite": [], "postgresql": []}
-    for number, haystack in enumerate(haystacks(path)):
-        owner = f"{os.path.basename(path)}-{number}"
-        with (
-            SessionDB.open(os.path.join(folder, f"{number}.db"), durability="turn") as local,
-            SessionDB.open(address, owner=owner) as remote,
-        ):
-            for db in (local, remote):
+    places = [
+        (haystack, (os.path.join(folder, f"{number}.db"), f"{os.path.basename(path)}-{number}"))
+        for number, haystack in enumerate(haystacks(path))
+    ]
+    for haystack, place in places:
+        for db in _both(address, *place):
+            with db:
                 with db.bulk():
                     fill_haystack(db, haystack)
                 db.index()
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+        stored, content = connection.execute(_GROWING).fetchone() or (0, 1)
+        people = connection.execute("SELECT count(*) FROM hermes.people").fetchone() or (0,)
+    for haystack, place in places:
+        local, remote = _both(address, *place)
+        with local, remote:
             for question in haystack.questions:
                 answers = []
                 for name, db in (("sqlite", local), ("postgresql", remote)):
+                    db.search(question.text, limit=LIMIT)  # warm
                     started = time.perf_counter()
                     hits = db.search(question.text, limit=LIMIT)
                     taken[name].append((time.perf_counter() - started) * 1000)
@@ -134,10 +143,14 @@ def compare(address: str, folder: str, path: str) -> dict[str, Any]:
                 if answers[0] != answers[1]:
                     figures["different"].append(question.text)
     figures |= {f"search_{name}_p50_ms": round(statistics.median(times), 2) for name, times in taken.items() if times}
-    with psycopg.connect(address, autocommit=True) as connection:
-        stored, content = connection.execute(_GROWING).fetchone() or (0, 1)
+    figures["search_p50_ratio"] = round(figures["search_postgresql_p50_ms"] / figures["search_sqlite_p50_ms"], 2)
+    figures["people"] = people[0]
     figures["stored_over_content"] = round(float(stored) / max(1, content), 2)
     return figures
+
+
+def _both(address: str, path: str, owner: str) -> tuple[SessionDB, SessionDB]:
+    return SessionDB.open(path, durability="turn"), SessionDB.open(address, owner=owner)
 
 
 def main() -> None:
