@@ -77,7 +77,6 @@ class Gathering:
         """Looks up another word instead of one that no message contains."""
         self.units[number] = unit
         self.guessed[number] = unit.weight * rarity(0, self._messages)
-        self._postings.expect([unit.match])
         for table in TABLES:
             self._add(table, [number])
 
@@ -322,35 +321,36 @@ _MOST_TERMS = 600  # indexed words with the same beginning that are compared
 
 
 class Spelling:
-    """Suggests an indexed word for one that no message contains."""
+    """Suggests indexed words for one that no message contains; a caller takes the first that one does contain."""
 
     def __init__(self, index: Index, words: Words) -> None:
         self._index = index
         self._words = words
 
-    def instead(self, unit: Unit, exists: Callable[[Unit], bool]) -> Unit | None:
-        """The word that was probably meant: a longer one with this beginning, else a similar one; None if neither."""
-        start = unit.written.lower()
-        for beginning in dict.fromkeys((start, unit.stem)):
-            longer = Unit(beginning, beginning, prefix=True, weight=unit.weight)
-            if exists(longer):
-                return longer
-        if len(start) < _SHORTEST or not start.isalpha() or not start.isascii():
-            return None
-        limit = 1 if len(unit.stem) < 8 else 2  # noqa: PLR2004 - one slip in a short word, two in a long one
-        for term in self._terms(unit.stem):
-            if _distance(term, unit.stem, limit) <= limit:
-                near = Unit(term, term, weight=unit.weight * 0.8)
-                if exists(near):
-                    return near
-        return None
+    def longer(self, unit: Unit) -> list[Unit]:
+        """Words with this beginning."""
+        beginnings = dict.fromkeys((unit.written.lower(), unit.stem))
+        return [Unit(beginning, beginning, prefix=True, weight=unit.weight) for beginning in beginnings]
 
-    def _terms(self, stem: str) -> list[str]:
-        # A typo in the first letters is not found: comparing with every word of the index would take too long.
-        start = stem[: max(3, len(stem) // 2)]
-        terms = self._index.words_from(SAID, start, start + "\uffff", _MOST_TERMS)
-        near = [term for term in terms if abs(len(term) - len(stem)) <= 2]  # noqa: PLR2004 - further is another word
-        return sorted(near, key=lambda term: _distance(term, stem, 2))
+    def similar(self, unit: Unit) -> list[Unit]:
+        """Words that differ in a letter or two, the nearest first."""
+        limit = 1 if len(unit.stem) < 8 else 2  # noqa: PLR2004 - one slip in a short word, two in a long one
+        terms = (term for each in self.compared(unit) for term in self._index.words_from(*each))
+        near = [term for term in terms if abs(len(term) - len(unit.stem)) <= 2]  # noqa: PLR2004 - further is another word
+        near = [term for term in near if _distance(term, unit.stem, limit) <= limit]
+        near.sort(key=lambda term: _distance(term, unit.stem, 2))
+        return [Unit(term, term, weight=unit.weight * 0.8) for term in near]
+
+    def compared(self, unit: Unit) -> list[tuple[str, str, str, int]]:
+        """The part of the index that `similar` compares with a word; none for a word that may have too many neighbours.
+
+        A typo in the first letters is not found: comparing with every word of the index would take too long.
+        """
+        start, stem = unit.written.lower(), unit.stem
+        if len(start) < _SHORTEST or not start.isalpha() or not start.isascii():
+            return []
+        beginning = stem[: max(3, len(stem) // 2)]
+        return [(SAID, beginning, beginning + "\uffff", _MOST_TERMS)]
 
 
 def _distance(one: str, other: str, limit: int) -> int:

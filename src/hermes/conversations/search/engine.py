@@ -62,6 +62,7 @@ _SPARE = 10  # hits beyond those asked for, in case some turn out to be damaged
 _LITERAL_ROWS = 2000  # the newest messages, which are read when no part of the query is in the index
 _KEYWORD = 500  # the newest messages with keywords that become candidates
 _MOST_RULES = 24  # messages that may state a rule; ranking reads them and finds those that do
+_EXPECTED = 2  # suggestions for an unknown word that are looked up at once
 _TITLED = 5  # the newest sessions whose title contains the words
 
 
@@ -185,13 +186,8 @@ class SearchEngine:
         gathered = Gathering(self._postings, query.units, messages, most=most, newest=newest)
         titled = list(self._by_title(query.units))
         unknown = [n for n, unit in enumerate(query.units) if not (gathered.frequency[n] or unit.prefix)]
-        self._postings.expect(unknown=[query.units[number] for number in unknown])
-        for number in unknown:
-            unit = query.units[number]
-            if named := list(self._by_title([unit])):  # no message contains it, but a title does
-                titled += named
-            elif (meant := self._spelling.instead(unit, self._occurs)) is not None:
-                gathered.replace(number, meant)
+        for number, meant in self._meant({number: query.units[number] for number in unknown}, titled).items():
+            gathered.replace(number, meant)
         scores = gathered.best()
         rules = self._rules(query.units) if query.question else []
         # A fitting title or a standing rule need not share rare words with the question; this gets its message read.
@@ -199,6 +195,26 @@ class SearchEngine:
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
         asks = query.question and not gathered.common
         return dataclasses.replace(query, units=tuple(gathered.units), question=asks), scores, gathered, rules
+
+    def _meant(self, unknown: dict[int, Unit], titled: list[int]) -> dict[int, Unit]:
+        """What was probably meant by words that no message contains, and puts messages whose title has one in `titled`.
+
+        Each step asks for all words at once, because each costs a round trip to a database server.
+        """
+        asked = list(unknown.values())
+        self._postings.expect(unknown=asked, similar=[each for unit in asked for each in self._spelling.compared(unit)])
+        for number, unit in list(unknown.items()):
+            if named := list(self._by_title([unit])):
+                titled += named
+                del unknown[number]
+        meant: dict[int, Unit] = {}
+        for suggest in (self._spelling.longer, self._spelling.similar):
+            suggested = {number: suggest(unit) for number, unit in unknown.items() if number not in meant}
+            self._postings.expect([each.match for units in suggested.values() for each in units[:_EXPECTED]])
+            for number, units in suggested.items():
+                if (found := next(filter(self._occurs, units), None)) is not None:
+                    meant[number] = found
+        return dict(sorted(meant.items()))
 
     def _in_order(self, query: Query, chosen: Filters, limit: int) -> tuple[list[int], str | None]:
         """The matches of explicit syntax or of a sort by time, and a note if not all messages were looked at."""

@@ -200,9 +200,15 @@ class Postings:
         self._index.expect(after=self._places.newest_block, counts=_plain(counts), matching=_plain(matching))
         self._places.refresh()
 
-    def expect(self, matches: Sequence[str] = (), unknown: Sequence[Unit] = ()) -> None:
-        """Announces the next lookups: messages of `matches`, and longer words and titles for `unknown` words."""
-        counts = _plain([(table, match) for table in TABLES for match in matches])
+    def expect(
+        self,
+        matches: Sequence[str] = (),
+        unknown: Sequence[Unit] = (),
+        similar: Iterable[tuple[str, str, str, int]] = (),
+    ) -> None:
+        """Announces the next lookups: messages of `matches`; longer, `similar` words and titles for `unknown` words."""
+        # Prefixes are expanded only for an index that has use for what is announced.
+        counts = ((table, self._prefixes.expanded(table, match)) for table in TABLES for match in matches)
         starts = {
             start
             for unit in unknown
@@ -210,8 +216,9 @@ class Postings:
             for start in self._words.unstemmed(word)
         }
         words = [(table, start, start + _LAST, MOST_WORDS + 1) for table in TABLES for start in starts]
+        words += similar
         titles = _plain([(TITLES, unit.match, 5) for unit in unknown])
-        if counts or words or titles:
+        if matches or words or titles:
             self._index.expect(counts=counts, matching=titles, words=words)
 
     def matching(self, table: str, expression: str, limit: int) -> list[int]:

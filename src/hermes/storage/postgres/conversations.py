@@ -129,12 +129,12 @@ class PostgresConversations(Conversations):
         message_ids = [i for i in message_ids if ("message", i) not in self.database.known]
         keys = [key for key in keys if ("session", key) not in self.database.known]
         if (message_ids or keys) and not self.database.in_transaction:
-            asked = [(_BY_IDS, (self._person, list(message_ids))), (_BY_KEYS, (self._person, list(keys)))]
-            rows, sessions = self.database.many(asked)
+            asked = [(_BY_IDS, (self._person, message_ids))] if message_ids else []
+            *rows, sessions = self.database.many([*asked, (_BY_KEYS, (self._person, keys))])
             # What is missing is remembered as None, so that it is not asked for again.
             known = self.database.known
             known |= dict.fromkeys([*(("message", i) for i in message_ids), *(("session", key) for key in keys)])
-            known |= {("message", row[0]): _row(row) for row in rows}
+            known |= {("message", row[0]): _row(row) for found in rows for row in found}
             known |= {("session", row[0]): Session(*row) for row in sessions}
 
     def by_keys(self, keys: Sequence[int]) -> dict[int, Session]:

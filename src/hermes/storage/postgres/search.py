@@ -35,7 +35,13 @@ _TOTALS = """
     FROM sessions WHERE person = %s
 """
 _WORDS_FROM = """
-    SELECT word FROM vocabulary WHERE person = %s AND kind = %s AND word >= %s AND word < %s ORDER BY word LIMIT %s
+    SELECT r.number, v.word
+    FROM unnest(%s::text[], %s::text[], %s::text[], %s::int[]) WITH ORDINALITY AS r(kind, first, behind, most, number),
+        LATERAL (
+            SELECT word FROM vocabulary
+            WHERE person = %s AND kind = r.kind AND word >= r.first AND word < r.behind ORDER BY word LIMIT r.most
+        ) AS v
+    ORDER BY r.number, v.word
 """
 _NEWER_BLOCKS = "SELECT block, session, first_place FROM blocks WHERE person = %s AND block > %s ORDER BY block"
 _TOKEN = re.compile(r'"((?:[^"]|"")*)"(\*?)|(\()|(\))|(AND|OR|NOT)\b')
@@ -81,6 +87,7 @@ class PostgresIndex:
         # During one search: who holds a word, newest first, and how long these messages are.
         self._held: dict[tuple[str, str], list[int]] = {}
         self._lengths: dict[int, int] = {}
+        self._listed: dict[tuple[str, str, str, int], list[str]] = {}  # the words of a range
 
     def update(self, *, batch: int, most: int | None = None) -> int:
         return 0
@@ -91,6 +98,7 @@ class PostgresIndex:
     def refresh(self) -> None:
         self._held.clear()
         self._lengths.clear()
+        self._listed.clear()
 
     def expect(
         self,
@@ -106,10 +114,14 @@ class PostgresIndex:
             held.setdefault(table, []).append(expression)
         asked = [self._holders(table, expressions) for table, expressions in held.items()]
         asked += [self._matching(*each) for each in matching]
-        asked += [(_WORDS_FROM, (person, *each)) for each in words]
+        if ranges := list(words):
+            asked.append(self._words_from(ranges))
         if after is not None:
             asked += [(_NEWER_BLOCKS, (person, after)), (_TOTALS, (person,))]
         self._database.ahead([each for each in asked if each is not None])
+        for table, expressions in held.items():
+            self.frequencies(table, expressions)
+        self._list(ranges)
 
     def matching(self, table: str, expression: str, limit: int) -> list[int]:
         if (table, expression) in self._held:
@@ -119,9 +131,10 @@ class PostgresIndex:
 
     def frequencies(self, table: str, expressions: Sequence[str]) -> list[int]:
         """Asks for all words at once, and keeps who holds them: the search asks for that next."""
-        counts = dict.fromkeys(expressions, 0)
-        asked = self._holders(table, expressions)
-        wanted = [each for each in counts if self._query(each) is not None]
+        counts = {each: len(self._held.get((table, each), ())) for each in expressions}
+        missing = [each for each in counts if (table, each) not in self._held]
+        asked = self._holders(table, missing)
+        wanted = [each for each in missing if self._query(each) is not None]
         for number, ids, lengths in self._database.rows(*asked) if asked else ():
             each = wanted[number - 1]
             counts[each] = len(ids or ())
@@ -154,7 +167,19 @@ class PostgresIndex:
             beyond, first = chunk[-1], min(most, 2 * first)
 
     def words_from(self, table: str, start: str, end: str, limit: int) -> list[str]:
-        return self._database.column(_WORDS_FROM, (self._database.person, table, start, end, limit))
+        wanted = (table, start, end, limit)
+        if wanted not in self._listed:
+            self._list([wanted])
+        return self._listed[wanted]
+
+    def _list(self, ranges: list[tuple[str, str, str, int]]) -> None:
+        if ranges:
+            self._listed |= {each: [] for each in ranges}
+            for number, word in self._database.rows(*self._words_from(ranges)):
+                self._listed[ranges[number - 1]].append(word)
+
+    def _words_from(self, ranges: list[tuple[str, str, str, int]]) -> tuple[str, tuple[Any, ...]]:
+        return _WORDS_FROM, (*map(list, zip(*ranges, strict=True)), self._database.person)
 
     def totals(self) -> tuple[int, int]:
         messages, words = self._database.row(_TOTALS, (self._database.person,))
