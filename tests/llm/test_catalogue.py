@@ -77,7 +77,9 @@ def test_the_wire_and_the_cache_points_follow_from_provider_and_model() -> None:
 def test_a_missing_key_and_an_unknown_provider_say_what_to_do() -> None:
     with pytest.raises(WrongKey, match=r"put ANTHROPIC_API_KEY=… into \.env"):
         resolve("claude-opus-5-5", keys())
-    with pytest.raises(SettingsError, match=r"known are anthropic, openai, .*set model\.base_url.*unset model\.provider"):
+    with pytest.raises(
+        SettingsError, match=r"known are anthropic, openai, .*set model\.base_url.*unset model\.provider"
+    ):
         resolve("m", keys(), provider="nobody")
     with pytest.raises(
         NotFound, match=r"nobody known serves 'm', and no local server answers \(llama\.cpp \(8080\).*scripted:FILE"
