@@ -1,6 +1,7 @@
 """The agent of the tutorial: it chats, remembers facts and searches past conversations."""
 
 import json
+import sys
 import tempfile
 
 from hermes import MemorySession
@@ -55,8 +56,8 @@ def turn(session, ask, text):
 
 
 # step 3: it remembers
-folder = tempfile.TemporaryDirectory()  # yours is a folder that stays
-home = folder.name
+folder = tempfile.TemporaryDirectory()
+home = sys.argv[1] if len(sys.argv) > 1 else folder.name  # name a folder, and it stays
 
 monday = scripted_model(
     ("memory", {"action": "add", "target": "user", "content": "Ana is allergic to peanuts."}),

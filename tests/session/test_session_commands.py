@@ -107,7 +107,7 @@ def test_status_shows_everything_in_one_screen(home: Path, hermes: Command) -> N
     assert "first turn" in state["sessions"]["last_cache_miss"]
     printed = hermes("status").out
     assert "memory    0% — 0/2,200 chars" in printed
-    assert "45% of the prompt tokens of recent sessions came from it; kept for 5m" in printed
+    assert "45% of the prompt tokens of recent sessions came from it; Anthropic keeps it for 5m" in printed
     assert "last miss: the first turn" in printed
     shown = hermes("sessions", "show", session.id).out
     assert "(0% of 100 prompt tokens from the cache: the first turn of a session fills the cache)" in shown

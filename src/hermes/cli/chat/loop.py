@@ -147,8 +147,10 @@ class Chat:
         ttl = self.context.settings.text("prompt_caching.cache_ttl")
         self.screen.fitted(f"Hermes {__version__} · {model.name} · /help", "bold")
         endpoint = getattr(model, "endpoint", None)
-        cached = f"Anthropic caches it for {ttl}" if getattr(endpoint, "cache_points", "") else "its server caches it"
-        self.screen.fitted(" · ".join(filter(None, [f"the prompt stays the same, {cached}", self.memory_use()])), "dim")
+        cached = f"Anthropic caches it for {ttl}" if getattr(endpoint, "cache_points", "") else "the server caches it"
+        self.screen.fitted(
+            " · ".join(filter(None, [f"the prompt stays the same, so {cached}", self.memory_use()])), "dim"
+        )
         if count := self.pending.count():
             self.screen.line(f"{waiting_in_words(count)} (/pending)", "dim")
         if model.name == NAME:

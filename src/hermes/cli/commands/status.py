@@ -69,12 +69,12 @@ def _review(review: dict[str, Any]) -> str:
 def _background(state: dict[str, Any]) -> Iterator[str]:
     """Yields lines about the tokens and cost of background work today: reviews, curation, digests, notes, titles."""
     if "tokens" not in state:
-        yield f"behind    {'! ' + state['problem'] if state.get('problem') else 'nothing today'}"
+        yield f"spent     {'! ' + state['problem'] if state.get('problem') else 'nothing on background work today'}"
         return
     limit = f" of {state['tokens_per_day']:,}" if state["tokens_per_day"] else ""
     paid = f", ${state['cost']:.4f}" + (f" of ${state['cost_per_day']:g}" if state["cost_per_day"] else "")
     spent = f" (! {state['spent']})" if state["spent"] else ""
-    yield f"behind    {state['tokens']:,}{limit} tokens of background work today{paid}{spent}"
+    yield f"spent     {state['tokens']:,}{limit} tokens of background work today{paid}{spent}"
     if state["compaction"]["calls"]:
         yield f"          and {state['compaction']['tokens']:,} tokens for summaries of long conversations, not limited"
     if state["waiting"]:
@@ -116,7 +116,7 @@ def _state_lines(state: dict[str, Any]) -> Iterator[str]:
     yield from _session_lines(state["sessions"])
     share = state["sessions"].get("cached_share")
     known = "" if share is None else f"{share:.0%} of the prompt tokens of recent sessions came from it; "
-    yield f"cache     {known}kept for {state['prompt_cache_ttl']}"
+    yield f"cache     {known}Anthropic keeps it for {state['prompt_cache_ttl']}"
     if miss := state["sessions"].get("last_cache_miss"):
         yield f"          last miss: {miss}"
     review, curation = state["review"], state["curation"]
