@@ -170,6 +170,10 @@ def test_a_mistyped_option_is_answered_with_the_nearest_one(hermes: Command) -> 
         "hermes: there is no option --moddel; did you mean --model? (`hermes chat --help`)\nusage: hermes chat "
     )
     assert "there is no option --targt; did you mean --target?" in hermes("memory", "add", "x", "--targt=user").err
+    assert hermes("memory", "add", "x", "--when=now").err.startswith(
+        "hermes: there is no option --when (`hermes memory"
+    )
+    assert hermes("-x").err.startswith("hermes: there is no option -x (`hermes chat --help`)")
     assert "too many words: list (put a text of several words in quotes)" in hermes("memory", "list", "list").err
     assert "invalid choice: 'nobody'" in hermes("memory", "list", "--target", "nobody").err
 

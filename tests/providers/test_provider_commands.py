@@ -365,6 +365,7 @@ def test_a_further_provider_joins_a_list_of_several(hermes: Command, home: Path)
 
 @pytest.mark.proves("providers.plugins-command")
 def test_plug_ins_can_be_listed_shown_found_and_checked(hermes: Command, home: Path) -> None:
+    assert "no plug-in of yours is installed" in hermes("plugins", "check").out
     install(home, "ledger", REGISTERS, plugin_yaml="version: 2.0\ndescription: Keeps a ledger\n")
     install(home, "broken", "1/0  # MemoryProvider")
     engine = home / "plugins" / "context_engine" / "half"

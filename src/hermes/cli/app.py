@@ -204,8 +204,12 @@ class _Parser(argparse.ArgumentParser):
     def _refuse(self, unknown: list[str]) -> NoReturn:
         from hermes.settings.schema import nearest
 
-        if mistyped := next((word.partition("=")[0] for word in unknown if word.startswith("--")), ""):
-            self.error(f"there is no option {mistyped}{nearest(mistyped, self._option_string_actions)}")
+        options = (word.partition("=")[0] for word in unknown if word.startswith("-") and word.strip("-"))
+        if mistyped := next(options, ""):
+            # Compared without their dashes, which all options share: "--when" is not near "--help".
+            known = (each[2:] for each in self._option_string_actions if each.startswith("--"))
+            hint = nearest(mistyped.strip("-"), known).replace("mean ", "mean --")
+            self.error(f"there is no option {mistyped}{hint}")
         said = " ".join(unknown)
         asks = "--query" in self._option_string_actions
         hint = f"to ask it: hermes -q {quote(said)}" if asks else "put a text of several words in quotes"

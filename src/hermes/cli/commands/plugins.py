@@ -100,7 +100,9 @@ def plugins_check(given: ui.Given, context: ui.Context) -> int:
         lacking = ", ".join(field["variable"] or field["key"] for field in each.get("missing") or ())
         said = f"not configured yet: {lacking}" if lacking else each.get("connection") or each.get("tried")
         lines.append(f"{'ok ' if each['ok'] else '!  '} {each['name']:<14} {each['problem'] or said or 'loads'}")
-    ui.show(given, found, *lines)
+    ui.show(
+        given, found, *(lines or ["no plug-in of yours is installed; `hermes plugins list` shows the bundled ones"])
+    )
     return ui.OK if all(each["ok"] for each in found) else ui.REFUSED
 
 
