@@ -241,7 +241,8 @@ def error_in(body: bytes) -> Mapping[str, Any]:
     try:
         return _error_of(json.loads(body))
     except (ValueError, RecursionError):
-        return {"message": _plain_text(body)}
+        text = re.sub(r"<[^>]{0,500}>", " ", body[:5_000].decode("utf-8", "replace"))
+        return {"message": " ".join(text.split()) or "an empty body"}
 
 
 def _error_of(content: Any) -> Mapping[str, Any]:
@@ -251,11 +252,6 @@ def _error_of(content: Any) -> Mapping[str, Any]:
         inner = error.get("message") or error.get("detail") or error.get("msg")
         return {**error, "message": inner if isinstance(inner, str) else json.dumps(inner or error)}
     return {"message": str(error)}
-
-
-def _plain_text(body: bytes) -> str:
-    text = re.sub(r"<[^>]{0,500}>", " ", body[:5_000].decode("utf-8", "replace"))
-    return " ".join(text.split()) or "an empty body"
 
 
 # Puts a streamed answer together: text, reasoning and calls from pieces, into events and one OpenAI-format message.
@@ -600,7 +596,9 @@ class HttpModel(OwnModel):
             try:
                 yield from self._once(body, headers, request.cancelled)
             except ModelError as error:
-                if self._sees and _is_about_images(error, self.name) and has_images(request.messages):
+                refused = self._sees and isinstance(error, ModelRefused | ModelBusy)
+                about_images = refused and _ABOUT_IMAGES.search(str(error).removeprefix(self.name))
+                if about_images and has_images(request.messages):
                     # The image stays in the conversation, so every later turn would fail as well.
                     yield Retrying(error=_cannot_see(self.endpoint, error), seconds=0, model=self.name)
                     self._sees, self._log = False, WireLog(self._encode)  # from now on images are placeholders
@@ -652,11 +650,6 @@ class HttpModel(OwnModel):
             if len(body) > _LONGEST_ERROR:
                 break
         return failure(self.endpoint, response.status_code, response.headers, body, time.time())
-
-
-def _is_about_images(error: ModelError, model: str) -> bool:
-    refused = isinstance(error, ModelRefused | ModelBusy)
-    return refused and _ABOUT_IMAGES.search(str(error).removeprefix(model)) is not None
 
 
 def _cannot_see(endpoint: Endpoint, error: ModelError) -> ModelError:

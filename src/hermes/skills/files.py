@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     Stamp = tuple[int, int, int, int]
     Known = dict[str, tuple[Stamp, "Entry"]]
 
-    from hermes.storage.ports import Documents
+    from hermes.storage.ports import DocumentFolder, Documents
 
 
 LONGEST_NAME = 64  # characters
@@ -447,7 +447,10 @@ def skill_states(root: str, now: float, stale_days: int, archive_days: int) -> l
     found = []
     for place in places(root):
         used = counts.get(place.full_name, {})
-        last = max(float(used.get("last_used", 0)), _written(place))
+        written = 0.0
+        with contextlib.suppress(OSError):
+            written = os.stat(place.main_file).st_mtime
+        last = max(float(used.get("last_used", 0)), written)
         idle = (now - last) / DAY
         state = DUE if idle >= archive_days else STALE if idle >= stale_days else ACTIVE
         found.append(
@@ -512,13 +515,6 @@ def restore(root: str, name: str) -> str:
         os.rename(newest.path, target)
     count(root, newest.name, "restored", time.time())
     return newest.name
-
-
-def _written(place: Place) -> float:
-    try:
-        return os.stat(place.main_file).st_mtime
-    except OSError:
-        return 0.0
 
 
 def create(root: str, name: str, content: str, category: str, scan: Scan) -> Place:
@@ -840,7 +836,10 @@ class Mirror:
 
     def _fetch(self, name: str, *, there: bool, keep: bool) -> None:
         place, base = self._place(name)
-        data = self._read(name) if there else None
+        data = None
+        if there:
+            with self._row(name) as rows:
+                data = rows.read(base, at_most=_LARGEST)
         with Folder.create(place) as folder:
             mine = folder.read(base, at_most=_LARGEST) if folder.status(base) is not None else None
             if keep and mine is not None and mine != data:
@@ -853,25 +852,21 @@ class Mirror:
             self._prune(place)
 
     def _store(self, name: str) -> None:
-        assert self._documents is not None  # noqa: S101 - `sync` has seen to it
         place, base = self._place(name)
         local = Folder.open(place)
         data = None
         if local is not None:
             with local:
                 data = local.read(base, at_most=_LARGEST)
-        above, _, last = name.rpartition("/")
-        with self._documents.below(above).create() as folder:
+        with self._row(name) as folder:
             if data is None:
-                folder.remove(last)
+                folder.remove(base)
             else:
-                folder.replace(last, data)
+                folder.replace(base, data)
 
-    def _read(self, name: str) -> bytes | None:
+    def _row(self, name: str) -> DocumentFolder:
         assert self._documents is not None  # noqa: S101 - `sync` has seen to it
-        above, _, last = name.rpartition("/")
-        with self._documents.below(above).create() as folder:
-            return folder.read(last, at_most=_LARGEST)
+        return self._documents.below(name.rpartition("/")[0]).create()
 
     def _place(self, name: str) -> tuple[str, str]:
         above, _, last = name.rpartition("/")
