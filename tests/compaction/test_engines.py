@@ -131,7 +131,7 @@ def test_a_name_never_leads_out_of_the_plugin_folder(tmp_path: Path, name: str) 
 def test_nobody_replaces_the_built_in_and_only_engines_register() -> None:
     registry = EngineRegistry()
     registry.register_context_engine(ContextCompressor())
-    assert registry.names() == []
+    assert not registry.engines
     with pytest.raises(TypeError, match="not a context engine"):
         registry.register_context_engine(object())  # type: ignore[arg-type]  # what a careless plug-in does
 
@@ -164,4 +164,4 @@ def test_a_plugin_that_fails_or_cannot_be_read_is_left_out(tmp_path: Path, monke
     found = EngineRegistry()
     others = [os.fspath(tmp_path / name / "plugins" / "context_engine") for name in ("other", "silent", "gone")]
     register_plugins(found, [folder, *others])
-    assert found.names() == ["half"]
+    assert list(found.engines) == ["half"]

@@ -153,7 +153,7 @@ class EngineRegistry:
     """The engines that plug-ins registered; a plug-in gets it as its context object."""
 
     def __init__(self) -> None:
-        self._engines: dict[str, ContextEngine] = {}
+        self.engines: dict[str, ContextEngine] = {}
 
     def register_context_engine(self, engine: ContextEngine) -> None:
         """Offers an engine under its name; the first of a name wins, and the built-in one cannot be replaced."""
@@ -161,19 +161,7 @@ class EngineRegistry:
         if missing:
             raise TypeError(f"{type(engine).__name__} is not a context engine: it has no {', '.join(missing)}")
         if engine.name != BUILT_IN:
-            self._engines.setdefault(engine.name, engine)
-
-    def take_over(self, other: EngineRegistry) -> None:
-        """Adds the engines of another registry; those already here win."""
-        self._engines = other._engines | self._engines
-
-    def get(self, name: str) -> ContextEngine | None:
-        """The engine registered under this name; None when there is none."""
-        return self._engines.get(name)
-
-    def names(self) -> list[str]:
-        """The names of the registered engines, sorted."""
-        return sorted(self._engines)
+            self.engines.setdefault(engine.name, engine)
 
 
 def available_engines(folders: Sequence[str]) -> list[EngineInfo]:
@@ -195,9 +183,9 @@ def load_engine(name: str, folders: Sequence[str], registry: EngineRegistry | No
         folder = os.path.join(parent, name)
         if os.path.isfile(os.path.join(folder, "__init__.py")):
             return _from_folder(name, folder)
-    registered = registry.get(name) if registry is not None else None
+    offered = registry.engines if registry is not None else {}
+    registered = offered.get(name)
     if registered is None:
-        offered = registry.names() if registry is not None else []
         known = sorted({BUILT_IN, *offered, *(info.name for info in available_engines(folders))})
         hint = nearest(name, known)
         raise NotFound(f"context.engine: there is no engine {name!r}{hint} (there are: {', '.join(known)})")
@@ -240,11 +228,12 @@ def _from_folder(name: str, folder: str, registry: EngineRegistry | None = None)
         context = _Context()
         if callable(register := getattr(module, "register", None)):
             register(context)
-        found = context.get(name) or next(map(context.get, context.names()), None) or _subclass_in(module)
+        first = min(context.engines, default="")
+        found = context.engines.get(name) or context.engines.get(first) or _subclass_in(module)
     except (Exception, SystemExit) as error:  # a plug-in is other people's code and may raise anything
         raise SettingsError(f"context.engine: {folder} does not load: {type(error).__name__}: {error}") from error
     if registry is not None:
-        registry.take_over(context)
+        registry.engines = context.engines | registry.engines  # those that are there already win
     if found is None:
         raise SettingsError(f"context.engine: {folder} registers no engine and defines no subclass of ContextEngine")
     return found
