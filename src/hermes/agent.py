@@ -15,6 +15,7 @@ import os
 import re
 import threading
 import time
+import tomllib
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -152,37 +153,6 @@ def _newest_messages(session: MemorySession) -> list[dict[str, Any]]:
 
 _STOPPED = "[Stopped before there was an answer.]"
 _MODEL_CALLS = 90
-# Phrases with which an answer claims to have saved something, in six languages. Small models often claim that after
-# a failed write, or without any. A phrase right after a quotation mark does not count: it may be a story.
-_CLAIMS = re.compile(
-    r"""(?<!["“\u2018'«])\b(?:
-        I(?:['\u2019]ll|\ will|\ shall)\ (?:always\ )?remember
-      | I(?:['\u2019]ve|\ have|['\u2019]ll|\ will)?\ (?:now\ |also\ )?
-        (?:saved?|stored?|noted?|record(?:ed)?|add(?:ed)?|updated?)\b[^.!?\n]{0,80}
-        \b(?:to\ memory|(?:my|your|long-term)\ memor(?:y|ies)|for\ (?:later|next\ time))
-      | I(?:['\u2019]ve|\ have)\ (?:now\ |also\ )?(?:saved|stored|remembered)\ (?:that|this|it|your)
-      | ich\ (?:merke|notiere)\ (?:mir|es|das)
-      | (?:habe|hab)\ (?:es|das|ich|mir)\b[^.!?\n]{0,60}\b(?:gespeichert|gemerkt)
-      | je\ m['\u2019]en\ souviendrai | j['\u2019]ai\ (?:bien\ )?(?:enregistré|mémorisé)
-      | lo\ recordaré | lo\ he\ guardado
-    )\b
-      | ^(?:(?:got\ it|done|ok(?:ay)?)[,.!]\ )?
-        (?:(?:saved|remembered|gespeichert|gemerkt)[.!]|(?:saved|stored|noted)\ (?:to|in)\ (?:my\ |your\ )?memory\b)
-      | (?<!["“「『])(?:我(?:会|已经?)(?:记住|记下|保存)|已(?:记住|保存)|覚えておきます|(?:記憶|保存)しました)""",
-    re.IGNORECASE | re.MULTILINE | re.VERBOSE,
-)
-# After a failed write, a vaguer word counts as a claim too, unless the answer admits the failure (`_ADMITS`).
-_VAGUE = re.compile(
-    r"\b(?:got it|done|noted|saved|stored|updated|added|remember(?:ed)?|gespeichert|gemerkt)\b", re.IGNORECASE
-)
-_ADMITS = re.compile(
-    r"n['\u2019]t\b|\bnot\b|\b(?:fail|error|problem|unable|sorry|cannot|unfortunately|nicht|leider|impossible|désol)|不|没|失败|できません",
-    re.IGNORECASE,
-)
-# Tools that only read. Any other tool that succeeds may have saved something.
-_ONLY_LOOKS = frozenset(
-    ("session_search", "read_file", "search_files", "fetch_url", "context_expand", "skills_list", "skill_view", "todo")
-)
 _NOT_SAVED = (
     "nothing was saved to memory in this turn, although the answer reads as if it was; ask again to have it saved"
 )
@@ -461,10 +431,15 @@ class _Saves:
     def __init__(self) -> None:
         self._saved = self._failed = False
 
+    @cached_property
+    def _phrases(self) -> dict[str, str]:
+        with open(os.path.join(os.path.dirname(__file__), "session", "text", "claims.toml"), "rb") as file:
+            return tomllib.load(file)
+
     def called(self, returned: ToolReturned) -> None:
         """Counts each successful call of a tool that does more than read, and writes that wait for approval."""
         name = returned.call.name
-        if name in _ONLY_LOOKS:
+        if name in self._phrases["only-looks"].split():
             return
         try:
             result = json.JSONDecoder().raw_decode(returned.result)[0]
@@ -478,8 +453,11 @@ class _Saves:
         """Whether the reply claims a save although nothing was saved in the turn."""
         if self._saved:
             return False
-        vague = self._failed and bool(_VAGUE.search(reply)) and not _ADMITS.search(reply)
-        return vague or bool(_CLAIMS.search(reply))
+        phrases = self._phrases
+        vague = re.search(phrases["vague"], reply, re.IGNORECASE) if self._failed else None
+        if vague is not None and not re.search(phrases["admits"], reply, re.IGNORECASE):
+            return True
+        return re.search(phrases["claims"], reply, re.IGNORECASE | re.MULTILINE | re.VERBOSE) is not None
 
 
 def _run_task(parent: AgentParts, session: MemorySession, task: Task) -> Outcome:
