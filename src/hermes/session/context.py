@@ -644,8 +644,9 @@ class Context:
 
     def _since(self, receipt_id: str) -> list[int]:
         """Places of the messages after the one with this receipt, and of those that a compaction wrote since."""
-        carriers = (at for at in range(len(self.ids) - 1, -1, -1) if _receipt_id(self._known[at].stored) == receipt_id)
-        last = next(carriers, -1) if receipt_id else -1
+        receipts = {at: known.stored.get(RECEIPT) for at, known in enumerate(self._known)}
+        ids = {str(each.get("id")): at for at, each in receipts.items() if isinstance(each, dict)}
+        last = ids.get(receipt_id, -1) if receipt_id else -1
         number = self.ids[last] if last >= 0 else -1
         return [at for at in range(len(self.ids)) if at > last or self.ids[at] > number]
 
@@ -693,11 +694,6 @@ class Context:
         if known.size is None:
             known.size = estimate_message(self.messages[at])
         return known.size + sum(map(tokens, known.images))
-
-
-def _receipt_id(stored: Mapping[str, Any]) -> str:
-    receipt = stored.get(RECEIPT)
-    return str(receipt.get("id")) if isinstance(receipt, dict) else ""
 
 
 def _with_images(

@@ -283,13 +283,11 @@ class SkillTools:
 
         return Judgement(level=REFUSE, classes=tuple(verdict.classes), excerpt=verdict.excerpt)
 
-    def _is_foreign(self, place: Place) -> bool:
-        return folder_of(place, self._root, self._also) != self._root
-
     def _change(self, action: str, args: dict[str, Any]) -> tuple[Place, str]:
         """Makes one change and says what was done; skills in other folders are never changed."""
         root, name, scan = self._root, args["name"], self._scan_of_writes
-        if action != "create" and self._also and self._is_foreign(place := find(root, name, self._also)):
+        place = find(root, name, self._also) if action != "create" and self._also else None
+        if place is not None and folder_of(place, root, self._also) != root:
             raise WriteRefused(
                 f"{place.full_name} is in {place.directory} (skills.external_dirs), which is read-only; "
                 "create a skill with another name instead",

@@ -67,7 +67,9 @@ class AllowedPaths:
                 f"{path} belongs to this program; use the memory and skill tools, or ask the user to change settings"
             )
         self._check_place("write", real)
-        if is_secret(real) or _runs_later(real):
+        parts = real.lower().split(os.sep)
+        later = parts[-1] in TABLES["run later"] or any(part in TABLES["run later folders"] for part in parts[:-1])
+        if is_secret(real) or later:  # a change would act later, without another tool call
             self._consent("write", real, f"Write {real}, which holds secrets or runs by itself later?")
         return real
 
@@ -139,12 +141,6 @@ def is_secret(path: str) -> bool:
     return any(fnmatch.fnmatchcase(parts[-1], each) for each in SECRET_NAMES) or any(
         part in SECRET_FOLDERS for part in parts
     )
-
-
-def _runs_later(path: str) -> bool:
-    """Whether a change of this file would act later, without another tool call."""
-    parts = path.lower().split(os.sep)
-    return parts[-1] in TABLES["run later"] or any(part in TABLES["run later folders"] for part in parts[:-1])
 
 
 def _refused(message: str) -> WriteRefused:
