@@ -535,14 +535,7 @@ _PHRASE = 6  # words, or twice as many characters in scripts without blanks
 _LOOP_FROM = 60  # phrases; shorter texts are not judged
 _LOOP_BELOW = 0.35  # share of distinct phrases; prose and lists stay above 0.8
 _REPEATED_LINE = 5  # times; a summary with such a line loops if the line is also a third of all lines
-_REFUSAL = re.compile(
-    r"^\W*(?:(?:i['\u2019]?m|i am)\s+(?:very\s+)?(?:sorry|afraid|unable|not able)|sorry\b"
-    r"|i\s+(?:can['\u2019]?t|cannot|can not|won['\u2019]?t)\b"
-    r"|as an ai\b|i apologi[sz]e|unfortunately,? i\b|lo siento|no puedo|je suis désolé|je ne peux pas"
-    r"|es tut mir leid|ich kann (?:das |dies |dabei |leider )?nicht|mi dispiace|извините|я не могу"
-    r"|抱歉|对不起|對不起|我无法|我無法|申し訳|お手伝いできません|죄송|عذرا|آسف)",
-    re.IGNORECASE,
-)
+_REFUSAL = re.compile(rf"^\W*(?:{'|'.join(_CUES['refusal'])})", re.IGNORECASE)
 _REFUSAL_UP_TO = 1_200  # characters; a long text that begins with "sorry" is about one
 _HEADING = re.compile(r"^#{1,4} ", re.MULTILINE)
 # Endings at which no sentence stops: an open bracket, a comma, an article, a conjunction.
