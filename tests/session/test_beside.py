@@ -120,7 +120,7 @@ def test_a_digest_names_calls_and_text_of_messages_with_parts_and_leaves_out_emp
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "1", "content": ""},
     ]
-    assert transcript(messages) == '[user] see\n\n[assistant] (calls look with "{}")'
+    assert transcript(messages) == "[user] see\n\n[assistant] (calls look with {})"
 
 
 @pytest.mark.proves("record.additions")

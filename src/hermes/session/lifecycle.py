@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import HermesError, ModelError, NotFound, StorageError
 from hermes.base.text import day
 from hermes.compaction.facts import by_importance, find_facts, words_of
-from hermes.compaction.messages import is_block, last_request, one_line, text_of
+from hermes.compaction.messages import calls_of, is_block, last_request, one_line, text_of
 from hermes.conversations.context import COPY, ORDER, RECEIPT, WRITTEN, Contexts, first_id
 from hermes.conversations.database import Opened
 from hermes.memory.capture import KNOWN, capture, placed
@@ -50,19 +50,14 @@ def transcript(messages: Sequence[Mapping[str, Any]]) -> str:
     for place, message in enumerate(messages):
         role = str(message.get("role"))
         longest = _LONGEST if place >= split else _OLDER.get(role, 0)
-        text = _text(message)[:longest]
+        calls = [f"(calls {name} with {arguments[:200]})" for _, name, arguments in calls_of(message)]
+        content = message.get("content") or ""
+        if not isinstance(content, str):
+            content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
+        text = " ".join([content, *calls]).strip()[:longest]
         if text:
             lines.append(f"[{role}] {text}")
     return "\n\n".join(lines)
-
-
-def _text(message: Mapping[str, Any]) -> str:
-    content = message.get("content") or ""
-    if not isinstance(content, str):
-        content = " ".join(str(part.get("text", "")) for part in content if isinstance(part, dict))
-    calls = [call["function"] for call in message.get("tool_calls") or ()]
-    shown = [f"(calls {call['name']} with {json.dumps(call['arguments'], ensure_ascii=False)[:200]})" for call in calls]
-    return " ".join([content, *shown]).strip()
 
 
 # Capture without a model: plain statements of the person become entries, or pending writes.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.tokens import estimate, estimate_message
 from hermes.base.values import value
+from hermes.compaction.messages import calls_of
 from hermes.conversations.context import COPY, ORDER, RECEIPT, REPLACED_PROMPT, WRITTEN, Transcript, first_id
 from hermes.conversations.database import Pages
 from hermes.conversations.receipts import INTACT, ReceiptKeys, checked_receipts
@@ -589,17 +590,12 @@ def _of_message(stored: StoredMessage, kind: str, why: str) -> dict[str, Any]:
     origin = origin_of(stored.message)
     grade = OUTSIDE_GRADE if origin else PERSON if stored.role == "user" else TRUSTED
     source = origin or str(stored.message.get("name") or stored.role)
-    calls = [f"{name} {arguments}" for name, arguments in _calls(stored.message)]
+    calls = [f"{name} {arguments}" for _, name, arguments in calls_of(stored.message)]
     text = "\n".join(filter(None, [stored.text, *calls]))
     return {
         **_made(kind, source, grade, why, text, at=stored.timestamp, message_id=stored.id),
         "tokens": _tokens(stored),
     }
-
-
-def _calls(message: Mapping[str, Any]) -> list[tuple[str, str]]:
-    functions = [call.get("function") for call in message.get("tool_calls") or () if isinstance(call, dict)]
-    return [(str(each.get("name")), str(each.get("arguments"))) for each in functions if isinstance(each, dict)]
 
 
 def _added(parts: Sequence[Mapping[str, Any]], stored: StoredMessage) -> Iterator[dict[str, Any]]:
