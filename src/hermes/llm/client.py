@@ -19,6 +19,7 @@ import os
 import random
 import re
 import time
+import tomllib
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -131,43 +132,13 @@ class WireLog:
 _LONGEST_QUOTE = 300
 _SHORTEST_KEY = 8  # local servers accept words such as "none" as a key, and those are not secret
 
-# Most APIs have no status of its own for a conversation that is too long; they say it in words.
-_TOO_LONG = re.compile(
-    r"context[_ ]?(?:length|size|window|limit)|maximum (?:context|prompt|input)|(?:prompt|input|request) is too long"
-    r"|exceeds? (?:the )?(?:available |maximum )?(?:context|number of tokens)|too many (?:input )?tokens"
-    r"|input token count .* exceeds|too large for model|reduce the length of the (?:messages|prompt|input)",
-    re.IGNORECASE,
-)
+with open(os.path.join(os.path.dirname(__file__), "answers.toml"), "rb") as _file:
+    _SAID = tomllib.load(_file)
 _NUMBER = r"(\d[\d,_]*\d)"
-# Each names the number that is the limit, not the size of what was sent.
-_LIMITS = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"tokens? > {_NUMBER} maximum",
-        rf"> {_NUMBER}\b",
-        rf"(?:context (?:length|size|window)|prompt length|token limit)(?: of| is)?(?: only)?:? \(?{_NUMBER}",
-        rf"maximum (?:number of )?(?:input )?tokens allowed \(?{_NUMBER}",
-        rf"{_NUMBER} (?:maximum|token context|tokens? maximum)",
-        rf"(?:maximum|at most|up to|limit(?:ed)? (?:of|to|is)) {_NUMBER}",
-    )
+_LIMITS = tuple(re.compile(each.replace("{number}", _NUMBER), re.IGNORECASE) for each in _SAID["limits"])
+_TOO_LONG, _NO_CREDIT, _ABOUT_KEYS, _ABOUT_IMAGES = (
+    re.compile(_SAID[name], re.IGNORECASE) for name in ("too-long", "no-credit", "about-keys", "about-images")
 )
-_NO_CREDIT = re.compile(r"insufficient[_ ](?:quota|credit|balance|fund)|credit balance|billing|payment", re.IGNORECASE)
-_ABOUT_KEYS = re.compile(r"api[ _-]?key|authenticat|unauthori[sz]ed|credential", re.IGNORECASE)
-
-# What an error inside a stream that began with 200 would have had as its status.
-_STATUS_OF_TYPE = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "api_error": 500,
-    "server_error": 500,
-    "timeout_error": 504,
-    "overloaded_error": 529,
-}
 
 
 def failure(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes, now: float) -> ModelError:
@@ -178,7 +149,7 @@ def failure(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: b
 def failure_in_stream(endpoint: Endpoint, content: Mapping[str, Any]) -> ModelError:
     """The error for an answer that began well and then sent an error instead of its next part."""
     error = _error_of(content)
-    given = (str(error.get("status")), str(error.get("code")), str(_STATUS_OF_TYPE.get(str(error.get("type")))))
+    given = (str(error.get("status")), str(error.get("code")), str(_SAID["status"].get(str(error.get("type")))))
     status = next((int(each) for each in given if each.isdecimal()), 500)
     return _sorted(endpoint, status, error, None)
 
@@ -256,16 +227,6 @@ def _error_of(content: Any) -> Mapping[str, Any]:
 
 # Puts a streamed answer together: text, reasoning and calls from pieces, into events and one OpenAI-format message.
 
-_REASONS = {
-    "end_turn": "stop",
-    "stop_sequence": "stop",
-    "pause_turn": "stop",
-    "tool_use": "tool_calls",
-    "function_call": "tool_calls",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "content_filter",
-}
 # Parts of a reasoning detail that arrive in pieces; everything else in it is sent whole.
 _GROWING = ("text", "summary", "data")
 
@@ -335,7 +296,7 @@ class Answer:
         calls = [self._whole(call) for call in self._calls if call["function"]["name"]]
         for call in calls:
             yield ToolCall(id=call["id"], **call["function"])
-        reason = _REASONS.get(self.reason, self.reason)
+        reason = _SAID["reasons"].get(self.reason, self.reason)
         if calls and reason == "stop":  # a few servers say "stop" although they call tools
             reason = "tool_calls"
         yield Finished(message=self._message(calls), usage=self.usage, reason=reason, model=self.model)
@@ -381,7 +342,6 @@ _SLICE = 0.1  # seconds between two checks whether to stop waiting
 _LONGEST_ENDING = 1.0  # seconds a complete answer may take to end
 
 DONE: dict[str, Any] = {}
-_ABOUT_IMAGES = re.compile(r"\b(?:images?|image_url|image input|vision|multi-?modal|mmproj)\b", re.IGNORECASE)
 
 
 def never() -> bool:
