@@ -14,6 +14,7 @@ from hermes.base.errors import HermesError
 from hermes.base.text import read_arguments
 from hermes.base.version import __version__
 from hermes.memory.store import MemoryStore
+from hermes.safety.trust import TABLES
 from hermes.settings.config import documents_of
 
 if TYPE_CHECKING:
@@ -263,18 +264,7 @@ class ProviderTool:
         return {"writes": [str(each) for name, each in arguments.items() if name in _CONTENT] or [str(arguments)]}
 
 
-# Providers do not say which of their tools store something, so every tool without one of these words in its name, or
-# with an argument named like content, counts as storing.
-_READING_WORDS = (
-    "search recall reflect query read browse list get find lookup view show status context profile probe related "
-    "reason reasoning contradict conclusions ask look answer check describe explain retrieve history timeline count"
-)
-_READING = frozenset(_READING_WORDS.split())
-_CONTENT_WORDS = (
-    "content text card conclusion conclusions fact facts memory memories note notes data value body message "
-    "messages observation observations url file path resource title tags metadata"
-)
-_CONTENT = frozenset(_CONTENT_WORDS.split())
+_READING, _CONTENT = frozenset(TABLES["provider reads"]), frozenset(TABLES["provider content"])
 
 
 def chosen_providers(settings: Settings) -> list[str]:
