@@ -7,6 +7,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "web.forged": ("CSRF, foreign origins, frames, planted sessions and open redirects are refused", "product"),
     "web.escaped": ("nothing that anybody wrote runs in the browser", "product"),
     "web.memory": ("entries are added, edited, pinned, archived, moved, removed and undone in the browser", "product"),
+    "web.facts": ("entries that contradict each other are settled side by side; old values stay in reach", "product"),
     "web.approvals": (
         "what waits is shown with its passage, and accepted, changed or rejected, one or several at once",
         "product",
@@ -23,7 +24,7 @@ REQUIREMENTS: dict[str, tuple[str, str]] = {
     "web.context": ("for any turn the page shows what the model saw, with tokens and the cached share", "product"),
     "web.receipts": ("an answer's receipt shows what it was made from, and its items can be acted on", "product"),
     "web.rules": (
-        "rules are listed, tested, added and switched off; reminders that are due are shown and ended",
+        "rules are listed, tested, added and switched off; reminders are added, shown when due, and ended",
         "product",
     ),
     "web.health": ("cache, tokens, cost, misses, store and doctor results are charted and listed", "product"),

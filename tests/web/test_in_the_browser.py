@@ -86,6 +86,23 @@ def test_the_keyboard_is_enough(page: Browser, home: Path) -> None:
     assert MemoryStore.open(home).entries("user") == ("Speaks Danish. And German.",)
 
 
+@pytest.mark.proves("web.facts")
+def test_a_contradiction_is_settled_with_the_keyboard_and_taken_back(page: Browser, home: Path) -> None:
+    store = MemoryStore.open(home)
+    store.add("memory", "The build takes two minutes.")
+    page.size(390)
+    page.open("/ui/memory")
+    page.button("Contradictions").click()
+    page.says("Which one holds?")
+    page.press("j")
+    page.press(Keys.TAB + Keys.TAB + Keys.ENTER)
+    page.says("Settled.")
+    assert store.entries("memory") == ("The build takes two minutes.",)
+    page.button("Undo").click()
+    page.says("Undone.")
+    assert sorted(store.entries("memory")) == ["The build takes four minutes.", "The build takes two minutes."]
+
+
 @pytest.mark.proves("web.approvals")
 def test_an_honest_write_is_accepted_and_a_poisoned_one_rejected(page: Browser, home: Path) -> None:
     stage(find_home(home))
@@ -159,9 +176,13 @@ def test_rules_are_tested_and_switched_off_and_a_due_reminder_is_ended(page: Bro
     page.button("Done", ".card").click()
     page.says("Done: call Ada")
     assert [each.state for each in reminders.all()] == ["done", "waiting"]
-    page.find("details.add > summary").click()
+    page.find("[aria-labelledby=reminders] details.add > summary").click()
+    page.find("#new-reminder").send_keys("in 2 hours call Ben", Keys.ENTER)
+    page.says("Comes up")
+    assert [each.text for each in reminders.all() if each.state == "waiting"] == ["ask for the refund", "call Ben"]
+    page.find("[aria-labelledby=standing] details.add > summary").click()
     page.find("#new-rule").send_keys("Never push to main.")
-    page.button("Add", "details.add form").click()
+    page.button("Add", "[aria-labelledby=standing] details.add form").click()
     page.says("It applies to act push")
     assert rules.all()[-1].text == "Never push to main."
 

@@ -103,6 +103,28 @@ def stage_and_accept(me: Visitor, home: Path) -> None:
     me.post(f"/ui/approvals/{poisoned}", decision="reject")
 
 
+@pytest.mark.proves("web.memory", "web.facts")
+def test_what_contradicts_is_settled_side_by_side_and_old_values_stay_one_step_away(me: Visitor, home: Path) -> None:
+    store, at = MemoryStore.open(home), "/ui/memory/conflicts"
+    hosts = ("The deploy host is atlas-7.", "The deploy host is boreas-2.")
+    for entry in hosts:
+        store.add("memory", entry)
+    page = me.get(at).text
+    assert page.index(hosts[0]) < page.index(hosts[1])
+    pair = {"target": "memory", "old": key_of(hosts[0]), "new": key_of(hosts[1])}
+    assert "Settled." in (settled := me.post(at, **pair, keep="new").text)
+    assert "No entries contradict each other." in settled
+    assert store.entries("memory") == hosts[1:]
+    memory = me.get("/ui/memory").text
+    assert "Earlier: 1 value" in memory
+    assert f": {hosts[0]}</li>" in memory
+    assert me.post(at, **pair, keep="new").status_code == 404
+    me.post("/ui/memory/undo", change=store.history("memory")[0][-1].id)
+    assert "Both stay" in me.post(at, **pair, keep="both").text
+    assert store.entries("memory") == hosts
+    assert store.conflicts("memory") == []
+
+
 @pytest.mark.proves("web.memory")
 def test_the_notes_of_a_project_are_there_when_it_is_chosen(me: Visitor, home: Path) -> None:
     MemoryStore.open(home, project="webshop").add("project", "Prices are in cents.")

@@ -590,10 +590,13 @@ class MemoryStore:
         ready = prepared(operations, self._screen, cause)
         planner(target, ready, self._limits[target], self._room(target))(file.read().entries)
 
-    def earlier(self, target: str, entry: str) -> list[Earlier]:
-        """Returns the entries that were superseded by, reworded into or merged into this one, newest first."""
+    def earlier(self, target: str, entry: str, changes: Sequence[Change] | None = None) -> list[Earlier]:
+        """Returns the entries that were superseded by, reworded into or merged into this one, newest first.
+
+        `changes` is the history, for a caller that has read it.
+        """
         found: list[Earlier] = []
-        changes, wanted = self.history(target)[0], {entry}
+        changes, wanted = self.history(target)[0] if changes is None else changes, {entry}
         for place in range(len(changes) - 1, -1, -1):
             change = changes[place]
             left = [each.entry for each in change.archived if each.into in wanted]

@@ -13,7 +13,7 @@ from hermes.base.errors import HermesError, NotFound, SettingsError, WriteRefuse
 from hermes.base.text import counted
 from hermes.memory.entries import NONE, PIN, UNPIN, Cause, in_order, is_trusted, key_of, provenance, size
 from hermes.memory.file import FILES, PROJECTS
-from hermes.memory.reminders import DONE, WAITING, Reminders, moment_meant
+from hermes.memory.reminders import DONE, WAITING, Reminders, moment_meant, understood
 from hermes.memory.rules import ENFORCE, RuleBook
 from hermes.memory.store import TARGETS, blocked_in_prompt
 from hermes.memory.triggers import Situation
@@ -38,6 +38,7 @@ TITLES = {"memory": "Notes", "user": "About you", "project": "Project"}
 _ON_THE_PAGE = "on the web page"
 _BY_HAND = Cause(origin="user", note=_ON_THE_PAGE)
 _CHANGES_EACH = 25
+_CONFLICTS = 20  # on a page; settling one makes room for the next
 RECENT = 25  # conversations whose projects and agents the filters offer
 _WORDS = re.compile(r"\s+|\S+")
 
@@ -112,7 +113,11 @@ def _group(store: MemoryStore, target: str, wanted: str) -> dict[str, Any]:
     origins, marks = provenance(reading.entries, changes), store.marks(target)
     hidden = _hidden(target, origins)
     cards = [
-        {**_card(entry, origins[entry], marks.get(entry, NONE)), "hidden": entry in hidden}
+        {
+            **_card(entry, origins[entry], marks.get(entry, NONE)),
+            "hidden": entry in hidden,
+            "earlier": store.earlier(target, entry, changes),
+        }
         for entry in dict.fromkeys(reading.entries)
         if wanted.casefold() in entry.casefold()
     ]
@@ -245,6 +250,31 @@ def _home(store: MemoryStore) -> str:
     return address("memory", project=store.project)
 
 
+def _conflicts(ask: Ask) -> Page:
+    """Shows entries that may contradict each other side by side."""
+    store = _store(ask)
+    found = [each for target in store.targets for each in store.conflicts(target)]
+    pairs = [
+        {"target": each.target, "old": (each.old, each.old_at), "new": (each.new, each.new_at)}
+        for each in found[:_CONFLICTS]
+    ]
+    values = {"pairs": pairs, "more": len(found) - len(pairs), "titles": TITLES, "project": store.project}
+    return Page(template="conflicts.html", values=values)
+
+
+def _settle(ask: Ask) -> Redirect:
+    """Keeps one entry of a conflict, or both; raises NotFound if one of them was changed meanwhile."""
+    store, keep = _store(ask), ask.field("keep")
+    pair = (_target(ask, store), ask.field("old"), ask.field("new"))
+    for each in store.conflicts(pair[0]):
+        if pair == (each.target, key_of(each.old), key_of(each.new)) and keep in ("old", "new", "both"):
+            written = store.settle(each, keep, cause=_BY_HAND)
+            undo = written.change.id if written and written.change else ""
+            said = written.message if written else "Both stay, and you are not asked about them again."
+            return Redirect(to=address("memory", "conflicts", project=store.project), notice=Notice(said, undo=undo))
+    raise NotFound("one of these entries was changed or settled meanwhile")
+
+
 def _history(ask: Ask) -> Page:
     store = _store(ask)
     histories = []
@@ -302,6 +332,8 @@ MEMORY = Section(
         View(act=_show),
         View(path="/history", act=_history),
         View(path="/undo", method="POST", act=_undo),
+        View(path="/conflicts", act=_conflicts),
+        View(path="/conflicts", method="POST", act=_settle),
         View(path="/{target}", method="POST", act=_add),
         View(path="/{target}/{entry}/pin", method="POST", act=_pin),
         View(path="/{target}/{entry}/restore", method="POST", act=_restore),
@@ -355,6 +387,11 @@ def _change_rule(ask: Ask) -> Redirect:
     return _to_rules(f"Switched {'on' if rule.on else 'off'}: {rule.text}")
 
 
+def _add_reminder(ask: Ask) -> Redirect:
+    made = Reminders(ask.workspace.home).add(understood(ask.field("text"), ask.workspace.now()))
+    return _to_rules(f"Comes up {made.when}: {made.text}")
+
+
 def _remind(ask: Ask) -> Redirect:
     reminders, now = Reminders(ask.workspace.home), ask.workspace.now()
     if ask.field("done"):
@@ -380,6 +417,7 @@ RULES = Section(
     views=(
         View(act=_show_rules),
         View(method="POST", act=_add_rule, approves=True),
+        View(path="/reminders", method="POST", act=_add_reminder, approves=True),
         View(path="/{rule}", method="POST", act=_change_rule, approves=True),
         View(path="/reminders/{reminder}", method="POST", act=_remind),
     ),

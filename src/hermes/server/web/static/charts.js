@@ -19,7 +19,7 @@
     const options = {
       width: place.clientWidth, height: 180, legend: { show: names.length > 1 }, cursor: { y: false },
       series: [{ label: "Day", value: "{YYYY}-{MM}-{DD}" }, ...names.map((name, at) => ({ label: name, stroke: colour(COLOURS[at % 3]), width: 2, points: { size: 6 }, spanGaps: true }))],
-      axes: [{ ...axis, values: (_u, ticks) => ticks.map(shortDay), incrs: [86400, 2 * 86400, 7 * 86400] }, { ...axis, size: 64 }],
+      axes: [{ ...axis, values: (_u, ticks) => ticks.map(shortDay), incrs: [86400, 2 * 86400, 7 * 86400], size: 32 }, { ...axis, size: 64 }],
       scales: figure.dataset.chart === "share" ? { y: { range: [0, 100] } } : { y: { range: (_u, _low, high) => [0, high || 1] } },
     };
     const plot = new uPlot(options, data, place);
