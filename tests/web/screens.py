@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from hermes.settings.home import Home
 
 WIDTHS = (390, 1280)
+PRESSED = {"health-help": "Does memory help me?"}  # pages that are shown after a button
 _DAY = 86_400.0
+_ASKED_LATER = (
+    ("The wifi network is called heron.", "Noted."),
+    ("What is our wifi network called?", "It is called heron."),
+)
 
 
 def main(folder: str) -> None:
@@ -48,6 +53,9 @@ def main(folder: str) -> None:
                                 seen.size(width)
                                 seen.theme(theme)
                                 seen.open(path)
+                                if name in PRESSED:
+                                    seen.button(PRESSED[name]).click()
+                                    seen.wait(lambda: seen.find("#help").is_displayed())
                                 kind = os.path.basename(home.path)
                                 Path(folder, f"{name}-{kind}-{width}-{theme}.png").write_bytes(seen.picture())
 
@@ -68,6 +76,11 @@ def _history(home: Home) -> dict[str, str]:
             db.update_session(stored, **spent, estimated_cost_usd=0.01 * day)
             work = Background(db, load_settings(home), now=partial(float, at))
             work.count(REVIEW, Usage(input_tokens=300 + 20 * day, output_tokens=10), "model")
+        for day, (said, answer) in enumerate(_ASKED_LATER):
+            at = now - (2 - day) * _DAY
+            stored = db.create_session(source="cli", started_at=at)
+            turns = [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
+            db.append_many(stored, [{**each, "timestamp": at} for each in turns])
     with MemorySession.open(home, source="cli", title="A long repair") as session:
         talk(session, 14)
         session.compact()
@@ -81,6 +94,7 @@ def _history(home: Home) -> dict[str, str]:
         "receipt": f"/ui/receipts/{receipt}",
         "search": "/ui/conversations?q=which+boxes+are+left%3F",
         "forget-preview": "/ui/forget?kind=words&what=boxes",
+        "health-help": "/ui/health",
     }
 
 

@@ -101,7 +101,13 @@ def test_memory_is_measured_by_the_persons_own_questions(page: Browser, home: Pa
             db.append_many(session, [told_at, {"role": "assistant", "content": replied, "timestamp": at + 1}])
     page.button("Does memory help me?").click()
     page.wait(lambda: page.find("#help").is_displayed())
-    rows = [each.text.partition("\n")[0] for each in page.all("section[aria-labelledby=help] li")]
-    assert rows[0] == "without 0 of 1, 0.0 %; 0 misled, 0 tokens a question"
-    assert rows[1].startswith("memory 1 of 1, 100.0 %; 0 misled, ")
-    assert [each.partition(" ")[0] for each in rows[2:]] == ["stale", "elsewhere"]
+    rows = [each.text.split("\n") for each in page.all("section[aria-labelledby=help] li")]
+    assert [each[:-1] for each in rows] == [
+        ["Without memory", "0 of 1 answered"],
+        ["With memory", "1 of 1 answered"],
+        ["With older memory", "0 of 1 answered"],
+        ["About other things", "0 of 10 misled"],
+    ]
+    assert rows[1][-1].startswith("with what session_search shows of what was said before the question; 0 misled, ")
+    page.size(390)
+    assert page.problems() == []
