@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -137,3 +138,24 @@ def test_a_word_of_very_many_messages_is_counted_among_the_newest_and_the_rest_i
         common, half = db.store.index.frequencies(SAID, ['"hill"', '"mast"'])
     assert 29_000 <= common <= 31_000
     assert half == 15_000
+
+
+@pytest.mark.proves("search.question")
+@pytest.mark.parametrize("between", [" ", "\n"])
+def test_a_long_file_that_a_tool_wrote_is_a_long_message(db: SessionDB, between: str) -> None:
+    said(db, *(f"we talked for a long while about day {n} of the trip to the sea" for n in range(400)))
+    (wanted,) = said(db, "Zelda said that the quarterly budget of the harbour project is 48,000 euros.")
+    filler = between.join(f"line{n}" for n in range(900))
+    text = between.join([filler, "budget", filler, "harbour", filler, "quarterly", filler, "project", filler])
+    call = {"id": "c1", "function": {"name": "write_file", "arguments": json.dumps({"content": text})}}
+    db.append(db.create_session(), {"role": "assistant", "content": None, "tool_calls": [call]})
+    assert found(db, "What is the quarterly budget of the harbour project?")[0] == wanted
+
+
+@pytest.mark.proves("search.question")
+def test_a_list_with_a_word_on_each_line_is_a_long_message(db: SessionDB) -> None:
+    said(db, *(f"we talked for a long while about day {n} of the trip to the sea" for n in range(400)))
+    (wanted,) = said(db, "Zelda said that the quarterly budget of the harbour project is 48,000 euros.")
+    lines = [f"line{n}" for n in range(900)]
+    said(db, "\n".join([*lines, "budget", *lines, "harbour", *lines, "quarterly", *lines, "project"]))
+    assert found(db, "What is the quarterly budget of the harbour project?")[0] == wanted

@@ -61,8 +61,8 @@ def scrub(text: str) -> str:
 
 
 def words_in(text: str) -> int:
-    """About how many words the index holds of a text: one per space, but four to three signs of unspaced script."""
-    count = text.count(" ") + 1
+    """About how many words the index holds of a text: one per space or line, four to three signs of unspaced script."""
+    count = max(text.count(" "), text.count("\n")) + 1
     return count if text.isascii() else count + sum([4 * len(run) // 3 for run in _UNSPACED_RUN.findall(text)])
 
 

@@ -406,14 +406,14 @@ class Line:
         self.text = readable(unpacked(content)) if content else ""
         self.size = len(content or "") + len(calls or "")
         # Splitting the text into words would take twenty times as long as counting what separates them.
-        self.length = words_in(self.text) if self.text else 1
+        self.length = words_in(self._whole())
         self.looks_back = calls is not None and only_looks_back(row)
         self.asks = self.text.endswith(("?", "\uff1f")) or self.text.rstrip(" \n\t\"'”)")[-1:] in ("?", "\uff1f")
 
     @cached_property
     def stems(self) -> list[str]:
         """The words of the text and of its tool calls, in order."""
-        return self._words.of(f"{self.text} {called(self._calls)}" if self._calls else self.text)
+        return self._words.of(self._whole())
 
     @cached_property
     def counts(self) -> Counter[str]:
@@ -453,6 +453,10 @@ class Line:
         """The words after "when I ask about" in a rule."""
         found = english.RULE_TOPIC.search(self.text)
         return frozenset(self._words.of(found[1])) if found else None
+
+    def _whole(self) -> str:
+        """The text and its tool calls, which the index holds as well."""
+        return f"{self.text} {called(self._calls)}" if self._calls else self.text
 
 
 class Lines:
