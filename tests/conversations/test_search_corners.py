@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -159,3 +160,16 @@ def test_a_list_with_a_word_on_each_line_is_a_long_message(db: SessionDB) -> Non
     lines = [f"line{n}" for n in range(900)]
     said(db, "\n".join([*lines, "budget", *lines, "harbour", *lines, "quarterly", *lines, "project"]))
     assert found(db, "What is the quarterly budget of the harbour project?")[0] == wanted
+
+
+@pytest.mark.proves("search.coverage")
+def test_a_topic_of_long_messages_is_covered_within_a_bound(tmp_path: Path) -> None:
+    with SessionDB.open(tmp_path / "state.db", durability="turn") as db:
+        for _ in range(4):
+            said(db, *(f"the harbour project, step {n}: {'more of it ' * 700}" for n in range(120)))
+        tracemalloc.start()
+        hits = db.search("Summarize everything about the harbour project in order", limit=10)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert (hits.mode, len(hits)) == ("coverage", 10)
+    assert most < 40_000_000

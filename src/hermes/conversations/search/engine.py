@@ -48,9 +48,9 @@ if TYPE_CHECKING:
     from hermes.storage.conversations import Conversations
     from hermes.storage.records import Row, Session
 
-# Characters of text that are read to rank candidates, unless a question needs the whole history of a topic: 20,000
-# instead of 45,000 takes a fifth off the CPU time of a search on LoCoMo and costs at most 0.4 points of recall.
-_READ = 20_000
+# Characters of text that are read to rank candidates: 20,000 instead of 45,000 takes a fifth off the CPU time of a
+# search on LoCoMo and costs at most 0.4 points of recall. Coverage needs the whole history of a topic.
+_READ, _READ_TO_COVER = 20_000, 1_000_000
 # Messages that are read: at least for keywords, at least for a question, and at most.
 _FEWEST, _FEWEST_OF_QUESTION, _MOST = 24, 96, 480
 _CHUNK = 32  # messages read at once
@@ -283,7 +283,7 @@ class SearchEngine:
                 self._store.expect(ahead, list(set(where.values())))
             lines |= (found := self._lines.of(order[at : at + _CHUNK], self._store.rows))
             read += sum([line.size for line in found.values()])
-            if not query.coverage and read > _READ and len(lines) >= max(limit, fewest):
+            if read > (_READ_TO_COVER if query.coverage else _READ) and len(lines) >= max(limit, fewest):
                 break
         sessions = self._store.by_keys(list({where[message_id] for message_id in lines}))
         return self._allowed_lines(lines, sessions, chosen), sessions
