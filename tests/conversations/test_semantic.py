@@ -77,6 +77,16 @@ def vectors(db: SessionDB) -> int:
 
 
 @pytest.mark.proves("semantic.paraphrase")
+def test_every_storage_engine_searches_by_meaning_too(engine: dict[str, Any]) -> None:
+    with SessionDB.open(**engine, semantic=lambda: TOY) as db:
+        wanted, _ = said(db, f"the puppy is called Rex{LONG}", f"the garage was closed{LONG}")
+        assert found(db, "What is the name of my dog?")[0] == wanted
+        for query in ("What is the name of my dog?", "dog"):
+            hits = db.search(query)
+            assert (hits[0].message_id, hits.note) == (wanted, ONLY_NEAR)
+
+
+@pytest.mark.proves("semantic.paraphrase")
 def test_a_question_finds_what_shares_no_word_with_it_and_the_result_says_so(
     opened: Callable[..., SessionDB],
 ) -> None:

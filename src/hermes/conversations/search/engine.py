@@ -98,21 +98,38 @@ class SearchEngine:
         parsed = parse(query, self._words, now)
         reranked = parsed.question and chosen.sort == "relevance" and self._reranking.is_on()
         wanted, limit = limit, max(limit, RERANKED) if reranked else limit
-        with self._store.reading():
-            self._refresh(parsed, chosen)
-            results = self._answer(query, parsed, chosen, looked_at, limit)
-            if not results and parsed.explicit is not None:
-                nothing = results.note or "nothing matches this exactly"
-                parsed = plain(query, self._words, now, note=f"{nothing}, so it was searched as plain words")
-                results = self._answer(query, parsed, chosen, looked_at, limit)
-            if not results:
+        results = self._found(query, parsed, chosen, looked_at, limit)
+        if not results and parsed.explicit is not None:
+            nothing = results.note or "nothing matches this exactly"
+            parsed = plain(query, self._words, now, note=f"{nothing}, so it was searched as plain words")
+            results = self._found(query, parsed, chosen, looked_at, limit)
+        if not results:
+            with self._store.reading():
                 results = self._literal(query, chosen, limit)
-                # An error in the syntax is reported even without a hit; words that no message contains need no note.
-                results.note = parsed.note or (results.note if results or not parsed.units else "")
-            results.searched = self._places.session_count
+            # An error in the syntax is reported even without a hit; words that no message contains need no note.
+            results.note = parsed.note or (results.note if results or not parsed.units else "")
+        results.searched = self._places.session_count
         if reranked and results.mode == "relevance":  # no transaction is open while the service is asked
             self._reranking.reorder(query, results)
         del results[wanted:]
+        return results
+
+    def _found(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:
+        """The hits by words and, for a question or when no message holds the words, those nearest in meaning.
+
+        The meaning is compared outside the transaction, because it writes vectors and may ask a service.
+        """
+        compares = bool(query.units) and query.explicit is None and chosen.sort == "relevance"
+        near = self._meaning.near(text, filtered=chosen.narrow) if compares and query.question else None
+        with self._store.reading():
+            self._refresh(query, chosen)
+            results = self._answer(query, chosen, looked_at, limit, near)
+        if results or query.question or not compares:
+            return results
+        near = self._meaning.near(text, filtered=chosen.narrow)
+        if near is not None:
+            with self._store.reading():
+                results = self._answer(query, chosen, looked_at, limit, near)
         return results
 
     def _refresh(self, query: Query, chosen: Filters) -> None:
@@ -126,7 +143,9 @@ class SearchEngine:
         counts = [(table, match) for table in TABLES for match in matches]
         return self._postings.refresh(counts, [titles, (SAID, _rule_about(query.units), _MOST_RULES)])
 
-    def _answer(self, text: str, query: Query, chosen: Filters, looked_at: int, limit: int) -> SearchResults:
+    def _answer(
+        self, query: Query, chosen: Filters, looked_at: int, limit: int, nearness: Nearness | None
+    ) -> SearchResults:
         if not query.units:
             return SearchResults()
         messages, words = self._store.index.totals()
@@ -134,7 +153,10 @@ class SearchEngine:
         query, scores, gathered, rules = self._candidates(query, chosen, messages, looked_at)
         average = max(1.0, words / max(1, messages))
         lines, sessions = self._read(scores, query, chosen, looked_at, average)
-        nearness = self._add_near(text, query, chosen, lines, sessions)
+        if lines and not query.question:
+            nearness = None  # keywords, or words that are all common, find what holds them
+        if nearness is not None:
+            self._add_near(nearness, chosen, lines, sessions)
         reader = Reader(query, self._words)
         where, place, bits = (
             self._places.sessions_of(lines),
@@ -298,20 +320,14 @@ class SearchEngine:
         }
 
     def _add_near(
-        self, text: str, query: Query, chosen: Filters, lines: dict[int, Line], sessions: dict[int, Session]
-    ) -> Nearness | None:
-        """Adds the messages nearest in meaning to a question, or to keywords that no message contains."""
-        if query.explicit is not None or chosen.sort != "relevance" or (lines and not query.question):
-            return None
-        nearness = self._meaning.near(text, filtered=chosen.narrow)
-        if nearness is None:
-            return None
+        self, nearness: Nearness, chosen: Filters, lines: dict[int, Line], sessions: dict[int, Session]
+    ) -> None:
+        """Adds the messages nearest in meaning."""
         near = [message_id for message_id in self._allowed(nearness.nearest, chosen) if message_id not in lines]
         near = near[: 4 * NEAREST if chosen.narrow else NEAREST]  # filters by role and time refuse some of them
         found = self._lines.of(near, self._store.rows)
         sessions |= self._store.by_keys(list({self._places.session(message_id) for message_id in found}))
         lines |= self._allowed_lines(found, sessions, chosen)
-        return nearness
 
     def _allowed(self, scores: dict[int, float], chosen: Filters) -> dict[int, float]:
         if not chosen.about_sessions:
