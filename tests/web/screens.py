@@ -24,6 +24,8 @@ from hermes.settings.config import load_settings
 from hermes.settings.home import find_home
 
 if TYPE_CHECKING:
+    from web_page import Browser
+
     from hermes.settings.home import Home
 
 WIDTHS = (390, 1280)
@@ -54,10 +56,14 @@ def main(folder: str) -> None:
                                 seen.theme(theme)
                                 seen.open(path)
                                 if name in PRESSED:
-                                    seen.button(PRESSED[name]).click()
-                                    seen.wait(lambda: seen.find("#help").is_displayed())
+                                    _press(seen, PRESSED[name])
                                 kind = os.path.basename(home.path)
                                 Path(folder, f"{name}-{kind}-{width}-{theme}.png").write_bytes(seen.picture())
+
+
+def _press(seen: Browser, button: str) -> None:
+    seen.button(button).click()
+    seen.wait(lambda: seen.find("#help").is_displayed())
 
 
 def _history(home: Home) -> dict[str, str]:
@@ -76,10 +82,10 @@ def _history(home: Home) -> dict[str, str]:
             db.update_session(stored, **spent, estimated_cost_usd=0.01 * day)
             work = Background(db, load_settings(home), now=partial(float, at))
             work.count(REVIEW, Usage(input_tokens=300 + 20 * day, output_tokens=10), "model")
-        for day, (said, answer) in enumerate(_ASKED_LATER):
+        for day, (told, replied) in enumerate(_ASKED_LATER):
             at = now - (2 - day) * _DAY
             stored = db.create_session(source="cli", started_at=at)
-            turns = [{"role": "user", "content": said}, {"role": "assistant", "content": answer}]
+            turns = [{"role": "user", "content": told}, {"role": "assistant", "content": replied}]
             db.append_many(stored, [{**each, "timestamp": at} for each in turns])
     with MemorySession.open(home, source="cli", title="A long repair") as session:
         talk(session, 14)
