@@ -177,7 +177,9 @@ def test_a_model_that_the_flag_names_and_nobody_has_is_the_flags_mistake(
     assert missing.err.startswith("hermes: --model scripted:nope.json: there is no script ")
     unknown = hermes("--model", "clod", "-q", "hello")
     assert unknown.code == 1
-    assert unknown.err.startswith("hermes: --model clod: nobody known serves 'clod' (did you mean claude-…?), and no ")
+    assert unknown.err.startswith(
+        "hermes: --model clod: no known provider serves 'clod' (did you mean claude-…?), and no "
+    )
     (tmp_path / "here.json").write_text('[{"calls": [["memory", {}]]}]')
     wrong = hermes("--model", "scripted:here.json", "-q", "hello")
     assert (wrong.code, "here.json: step 1: expected calls as a list of" in wrong.err) == (2, True)

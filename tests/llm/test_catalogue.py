@@ -82,7 +82,8 @@ def test_a_missing_key_and_an_unknown_provider_say_what_to_do() -> None:
     ):
         resolve("m", keys(), provider="nobody")
     with pytest.raises(
-        NotFound, match=r"nobody known serves 'm', and no local server answers \(llama\.cpp \(8080\).*scripted:FILE"
+        NotFound,
+        match=r"no known provider serves 'm', and no local server .*llama\.cpp \(8080\).*scripted:FILE",
     ):
         resolve("m", keys())
 

@@ -257,7 +257,7 @@ def _local_endpoint(server: LocalServer, model: str, context_length: int | None)
 
 def _nobody_serves(model: str, settings: str) -> str:
     places = ", ".join(f"{name} ({urlsplit(address).port})" for name, address in LOCAL.items())
-    what = f"nobody known serves {model!r}{_nearest(model)}" if model else "no model is chosen"
+    what = f"no known provider serves {model!r}{_nearest(model)}" if model else "no model is chosen"
     main = settings == "model"
     key = f"{settings}.default" if main else f"{settings}.model"
     script = f"; without any, `hermes config set {key} scripted:FILE` follows a script of yours (docs/quickstart.md)"
