@@ -135,6 +135,7 @@ def test_questions_are_made_from_ones_own_history_and_find_it_again(home: Path, 
 
     assert (figures["questions"], figures["empty"]) == (6, 0)
     assert figures["session"]["hit@5"] == 100.0
+    assert "hit@5 is the percentage of questions" in hermes("bench", "recall").out
 
 
 @pytest.mark.proves("storage.contract")

@@ -204,7 +204,15 @@ def bench_recall(given: ui.Given, context: ui.Context) -> None:
     figures = _recall_figures(given, context)
     if given.chart:
         checkout().draw_chart(given.chart, figures, "recall")
-    ui.show(given, figures, *figure_lines(figures))
+    ui.show(given, figures, *figure_lines(figures), *(() if given.path else _HOW))
+
+
+_HOW = (
+    "",
+    "Each question is three telling words of one of your messages. hit@5 is the percentage of questions for which the",
+    "conversation (`session`) or the message itself (`turn`) is among the first five results. `empty` counts questions",
+    "without any result. `hermes bench self` measures whether this helps an agent.",
+)
 
 
 def figure_lines(figures: dict[str, Any], indent: str = "") -> Iterator[str]:
