@@ -112,6 +112,10 @@ def test_status_shows_everything_in_one_screen(home: Path, hermes: Command) -> N
     shown = hermes("sessions", "show", session.id).out
     assert "(0% of 100 prompt tokens from the cache: the first turn of a session fills the cache)" in shown
     assert "(90% of 100 prompt tokens from the cache)" in shown
+    with MemorySession.open(home) as session:
+        session.prepare_turn("a server that counts no tokens")
+        session.finish_turn("ok", usage={"input_tokens": 0})
+    assert "from the cache" not in hermes("sessions", "show", session.id).out
 
 
 @pytest.mark.proves("session.cache-miss")

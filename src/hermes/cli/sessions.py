@@ -294,7 +294,8 @@ def _show_ledger(given: ui.Given, db: SessionDB, session: Session) -> None:
 def _print_message(message: StoredMessage, *, sign: str) -> None:
     notes = [name for name in ("compacted", "damaged") if getattr(message, name)]
     cache, usage = message.message.get("cache"), message.message.get("usage")
-    if isinstance(cache, dict) and isinstance(usage, dict):  # how much was cached, and why not more
+    # How much was cached, and why not more; a server that reports no tokens, or a stopped answer, has nothing to show.
+    if isinstance(cache, dict) and isinstance(usage, dict) and usage.get("input_tokens"):
         share = f"{cache.get('share', 0):.0%} of {usage.get('input_tokens', 0):,} prompt tokens from the cache"
         notes.append(share + (f": {cache['broken_by']}" if cache.get("broken_by") else ""))
     extra = f" ({', '.join(notes)})" if notes else ""
