@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
@@ -50,25 +51,13 @@ class LocalServer:
     models: tuple[Mapping[str, Any], ...]
 
 
-_OPENAI_NAMES = ("gpt-", "chatgpt-", "o1", "o3", "o4")
-_DEEPSEEK_NAMES = ("deepseek-chat", "deepseek-reasoner")
+with open(os.path.join(os.path.dirname(__file__), "providers.toml"), "rb") as _file:
+    _TABLES = tomllib.load(_file)
 PROVIDERS = {
-    each.name: each
-    for each in (
-        Provider("anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY", "anthropic", ("claude",)),
-        Provider("openai", "https://api.openai.com/v1", "OPENAI_API_KEY", "openai", _OPENAI_NAMES),
-        Provider("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY", replays_reasoning="details"),
-        Provider("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY", "openai", _DEEPSEEK_NAMES, "content"),
-    )
+    name: Provider(name=name, **row | {"prefixes": tuple(row.get("prefixes", ()))})
+    for name, row in _TABLES["providers"].items()
 }
-
-# Where local servers listen by default.
-LOCAL = {
-    "llama.cpp": "http://127.0.0.1:8080/v1",
-    "Ollama": "http://127.0.0.1:11434/v1",
-    "LM Studio": "http://127.0.0.1:1234/v1",
-    "vLLM": "http://127.0.0.1:8000/v1",
-}
+LOCAL: dict[str, str] = _TABLES["local"]
 
 _SAYS_SYSTEM = "claude-opus-4-8"  # takes system messages in a conversation at Anthropic's own API; others answer 400
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
