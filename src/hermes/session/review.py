@@ -249,9 +249,16 @@ class Reviews:
     ) -> dict[str, Any]:
         started = time.time()
         outcome: dict[str, Any] = {"at": started, "session": turn.session, "about": sorted(kinds), "model": model.name}
-        budget = Budget(self._budget, self._settings.integer("review.max_tokens"), model.name)
+        limit, spent = self._settings.integer("review.max_tokens"), 0
+
+        def count(usage: Usage) -> None:
+            nonlocal spent
+            spent += self._budget.count(REVIEW, usage, model.name)
+
         prompt = prose(f"review_{'both' if kinds == {MEMORY, SKILLS} else min(kinds)}")
-        expected, why = budget.too_dear(request, prompt, model, cached=cached)
+        tokens = estimate(request.system) + estimate(prompt) + sum(map(estimate_message, request.messages))
+        expected = int(tokens * (CACHED if cached else 1))
+        why = _too_dear(tokens, expected, limit, model)
         if not why and (later := self._budget.why_not(expected, REVIEW)):
             if self._budget.can_ever_pay(expected, REVIEW):
                 return self._wait(turn.session, kinds, later)
@@ -267,21 +274,21 @@ class Reviews:
             events = run_turn(
                 model,
                 fork,
-                counted=budget.count,
+                counted=count,
                 limit=self._settings.integer("review.max_calls"),
-                cancelled=lambda: self._stop.is_set() or budget.used_up,
+                cancelled=lambda: self._stop.is_set() or 0 < limit <= spent,
             )
             for event in events:
                 if isinstance(event, ToolReturned) and (what := _saved(event)):
                     saved.append(what)
                 elif isinstance(event, TurnFinished):
-                    outcome |= {"status": _status(event, budget), "calls": event.model_calls}
+                    outcome |= {"status": _status(event, used_up=0 < limit <= spent), "calls": event.model_calls}
         except Exception as error:  # noqa: BLE001 - models and plug-ins are other people's code, and the turn is over
             _LOG.warning("the review of session %s failed: %s", turn.session, type(error).__name__)
             outcome |= {"status": "failed", "error": f"{type(error).__name__}: {error}"}
         self._budget.done(turn.session)
-        outcome |= {"saved": saved, "tokens": budget.spent, "seconds": round(time.time() - started, 3)}
-        self._budget.consolidated(REVIEW, changed=bool(saved), tokens=budget.spent)
+        outcome |= {"saved": saved, "tokens": spent, "seconds": round(time.time() - started, 3)}
+        self._budget.consolidated(REVIEW, changed=bool(saved), tokens=spent)
         _tell(self._session, saved)
         return self._keep(outcome)
 
@@ -323,36 +330,13 @@ class Reviews:
         self._thread.start()
 
 
-class Budget:
-    """The token budget of one review, which also counts towards the day's; a cached token counts as a tenth."""
-
-    def __init__(self, day: Background, limit: int, model: str) -> None:
-        self._day = day
-        self._limit = limit
-        self._model = model
-        self.spent = 0
-
-    @property
-    def used_up(self) -> bool:
-        """Whether the review has spent its tokens and must stop."""
-        return bool(self._limit) and self.spent >= self._limit
-
-    def too_dear(self, request: Request, prompt: str, model: Model, *, cached: bool) -> tuple[int, str]:
-        """The expected tokens of the first call, and why the review must not begin; "" when it may."""
-        tokens = estimate(request.system) + estimate(prompt) + sum(map(estimate_message, request.messages))
-        expected = int(tokens * (CACHED if cached else 1))
-        if tokens > model.context_length * _ROOM:
-            return (
-                expected,
-                f"the conversation ({tokens:,} tokens) leaves no room for a review in {model.name}'s window",
-            )
-        if self._limit and expected > self._limit:
-            return expected, f"one call would take about {expected:,} tokens; review.max_tokens is {self._limit:,}"
-        return expected, ""
-
-    def count(self, usage: Usage) -> None:
-        """Counts a call of the review, here and in the budget of the day."""
-        self.spent += self._day.count(REVIEW, usage, self._model)
+def _too_dear(tokens: int, expected: int, limit: int, model: Model) -> str:
+    """Why a review must not begin whose first call has that many tokens; "" when it may. A cached one is a tenth."""
+    if tokens > model.context_length * _ROOM:
+        return f"the conversation ({tokens:,} tokens) leaves no room for a review in {model.name}'s window"
+    if limit and expected > limit:
+        return f"one call would take about {expected:,} tokens; review.max_tokens is {limit:,}"
+    return ""
 
 
 def last_review(database: SessionDB) -> dict[str, Any] | None:
@@ -369,9 +353,9 @@ def _elsewhere(parent: Request, toolbox: Toolbox) -> Request:
     return Request(system=system, messages=[{"role": "user", "content": told}, answered], tools=toolbox.schemas())
 
 
-def _status(event: TurnFinished, budget: Budget) -> str:
+def _status(event: TurnFinished, *, used_up: bool) -> str:
     if event.reason == "interrupted":
-        return "stopped at its cost limit" if budget.used_up else "stopped"
+        return "stopped at its cost limit" if used_up else "stopped"
     return "stopped at its call limit" if event.reason == "limit" else "done"
 
 
