@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from hermes.base.errors import NotFound, StorageError, WriteRefused
 from hermes.base.text import counted, day
-from hermes.base.values import value
+from hermes.base.values import lazy_pattern, value
 from hermes.memory import entries as text
 from hermes.memory.entries import ACCEPT, Cause, Edit, Leaving, apply_edits, preview, reverse
 from hermes.memory.file import FILES, MemoryFile, Plan, memory_place
@@ -282,7 +282,7 @@ def _in_batch(refusal: WriteRefused, number: int, operation: Operation, count: i
 
 
 _WORD = re.compile(r"[^\W_]+")
-_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
+_UNSPACED = lazy_pattern(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0e7f]{2,}")
 _SMALL_WORDS = (
     "a an and are as at be by did do does for from has have how i in is it me my of on or our that the this to us was "
     "we were what when where which who why will with you your"
@@ -347,6 +347,8 @@ def search(archived: Iterable[Archived], query: str, limit: int = 3) -> list[Arc
 
 def _words(text: str) -> set[str]:
     folded = text.casefold()
+    if folded.isascii():
+        return {_stem(word) for word in _WORD.findall(folded)} - _COMMON
     words = {_stem(word) for word in _WORD.findall(_UNSPACED.sub(" ", folded))} - _COMMON
     pairs = {run[at : at + 2] for run in _UNSPACED.findall(folded) for at in range(len(run) - 1)}
     return words | pairs

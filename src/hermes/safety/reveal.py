@@ -42,8 +42,8 @@ _ACCENT_RANGES = (
 )
 # Scripts in real use: their letters are read as Latin ones only in words that otherwise make no sense.
 _LIVING = "\u0370-\u05ff\u0900-\u0fff\u10a0-\u10ff\u1200-\u137f"
-_LIVING_LETTER = re.compile(f"[{_LIVING}]")
-_LIVING_WORD = re.compile(f"(?<![a-z{_LIVING}])[a-z]*[{_LIVING}][a-z{_LIVING}]*")
+_LIVING_LETTER = lazy_pattern(f"[{_LIVING}]")
+_LIVING_WORD = lazy_pattern(f"(?<![a-z{_LIVING}])[a-z]*[{_LIVING}][a-z{_LIVING}]*")
 _PLAIN = frozenset({"Lo", "Ll", "Cs", "So", "Nd", "Mc"})
 _DROPPED = frozenset({"Me", "Cc", "Cf", "Cn", "Co"})
 _LONGEST_EXPANSION = 4  # one Arabic ligature expands to 18 letters; a text full of them must not grow

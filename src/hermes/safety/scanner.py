@@ -377,8 +377,8 @@ _SELECTORS = lazy_pattern("[\ufe00-\ufe0f\U000e0100-\U000e01ef]+")
 _INVISIBLE = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0"
 )
-_INVISIBLE_RUN = re.compile(f"[{_INVISIBLE}]{{6,}}")
-_BITS = re.compile(f"[{_INVISIBLE}]")
+_INVISIBLE_RUN = lazy_pattern(f"[{_INVISIBLE}]{{6,}}")
+_BITS = lazy_pattern(f"[{_INVISIBLE}]")
 # An override ends with its sign, or with the paragraph.
 _OVERRIDE = lazy_pattern("([\u202d\u202e])([^\u202c\n\r\x1c-\x1e\x85\u2029]*)")
 _EMBEDDING = lazy_pattern("[\u202a\u202b\u2066\u2067\u2068]")

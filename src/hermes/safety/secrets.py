@@ -345,7 +345,7 @@ _PREFIXED = [each for each in _TOKENS if each[2].startswith(_BEFORE_PREFIX + re.
 _OTHERS = [each for each in _TOKENS if each not in _PREFIXED]
 _BY_FIRST = groupby(sorted({prefix for each in _PREFIXED for prefix in each[1]}), key=itemgetter(0))
 _EITHER = "|".join(f"{re.escape(first)}(?:{'|'.join(re.escape(one[1:]) for one in same)})" for first, same in _BY_FIRST)
-_PREFIX = re.compile(f"[^A-Za-z0-9](?:{_EITHER})")  # a search that begins with a class of characters skips fast
+_PREFIX = lazy_pattern(f"[^A-Za-z0-9](?:{_EITHER})")  # a search that begins with a class of characters skips fast
 
 
 def _tokens(text: str) -> Iterator[Found]:
