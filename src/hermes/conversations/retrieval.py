@@ -102,8 +102,8 @@ def _pieces(word: str) -> Iterator[str]:
 
 # Messages as a model reads them in a result: whole if short, cut around the words found if long, with secrets masked.
 
-# Characters of a message: in a result, in a window around a message, and of the message that the window is around.
-IN_RESULT, IN_SCROLL, ANCHOR = 2_000, 8_000, 24_000
+# Characters of a message: in a window around a message, and of the message that the window is around.
+IN_SCROLL, ANCHOR = 8_000, 24_000
 _ARGUMENTS = 1_000  # characters of each text in the arguments of a tool call
 
 

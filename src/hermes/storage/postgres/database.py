@@ -141,11 +141,6 @@ class PersonDatabase:
         self._noted: list[tuple[str, Any]] | None = None
 
     @property
-    def is_closed(self) -> bool:
-        """Whether `close` was called."""
-        return self._closed
-
-    @property
     def in_transaction(self) -> bool:
         return self._connection is not None and self._writes
 
