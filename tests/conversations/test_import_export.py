@@ -175,6 +175,16 @@ def test_reading_formats_hold_every_message_and_nothing_that_runs(db: SessionDB,
 
 
 @pytest.mark.proves("search.cli-export")
+def test_a_page_keeps_the_lines_of_a_text_and_ends_its_code_with_it(db: SessionDB, hermes: Command) -> None:
+    made = db.create_session(title="notes")
+    db.append_many(made, [{"role": "user", "content": "first line\nsecond line"}])
+    db.append(made, {"role": "assistant", "content": "```\nnever closed", "tool_calls": [CALL]})
+    out = hermes("sessions", "export", made, "--format", "html").out
+    assert "first line<br />\nsecond line" in out
+    assert "Called <strong>read</strong>" in out
+
+
+@pytest.mark.proves("search.cli-export")
 def test_an_export_is_private_whole_or_not_there(db: SessionDB, hermes: Command, tmp_path: Path) -> None:
     db.append(db.create_session(), {"role": "user", "content": "x"})
     file = tmp_path / "out.jsonl"

@@ -169,11 +169,11 @@ class MarkdownWriter(Writer):
     def message(self, session: Session, message: StoredMessage) -> None:
         del session
         note = ", compacted" if message.compacted else ""
-        text = self._mask(message.text)
-        body = f"{fenced(text) if message.role == 'tool' else text}\n\n" if text else ""
+        self._write(f"## {_speaker(message.message)} · {moment(message.timestamp)}{note}\n\n")
+        if text := self._mask(message.text):
+            self._write(f"{fenced(text) if message.role == 'tool' else text}\n\n")
         for name, arguments in tool_calls(message.message):
-            body += f"Called **{name}**:\n\n{fenced(self._mask(arguments), 'json')}\n\n"
-        self._write(f"## {_speaker(message.message)} · {moment(message.timestamp)}{note}\n\n{body}")
+            self._write(f"Called **{name}**:\n\n{fenced(self._mask(arguments), 'json')}\n\n")
 
 
 def _speaker(message: Mapping[str, Any]) -> str:
@@ -211,7 +211,8 @@ class HtmlWriter(MarkdownWriter):
     def __init__(self, write: Callable[[str], object], mask: Mask) -> None:
         from markdown_it import MarkdownIt  # other commands, which also import this module, do not need it
 
-        parser = MarkdownIt("commonmark", {"html": False}).enable("table")
+        # What a person types or pastes keeps its lines.
+        parser = MarkdownIt("commonmark", {"html": False, "breaks": True}).enable("table")
         parser.disable(["image", "link", "autolink", "reference"])  # a page that is shared must not call anybody
         super().__init__(lambda text: write(parser.render(text)), mask)
         self._page = write
