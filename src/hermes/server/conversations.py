@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ _IN_USE = 60.0  # seconds after which no call can still use a workspace that it 
 _IN_USE_IN_NEED = 10.0  # the same while descriptors run out
 _RESERVE = 0.25  # of the descriptors, kept for what runs: sockets, files of a turn
 _COPIED = ("role", "content", "name", "tool_calls", "tool_call_id", "is_error", IMAGES)
+_CLOSED_AT_ONCE = 8  # people whose conversations are closed at the same time, when the server ends
 _BUSY_SECONDS = 60.0  # seconds a request waits for the turn before it in the same conversation
 
 
@@ -255,9 +257,10 @@ class Conversations:
             return {person for person, _ in self._conversations} | set(self._workspaces)
 
     def close(self) -> None:
-        """Closes everything, of everybody."""
-        for person in self.people():
-            self.leave(person)
+        """Closes everything, of everybody; most of the time that takes is waiting for a database."""
+        with ThreadPoolExecutor(_CLOSED_AT_ONCE, "close") as pool:
+            for _ in pool.map(self.leave, self.people()):
+                continue
 
     def _place(self, person: str, request: ChatRequest) -> tuple[str, int]:
         """The session of the answer that a request continues, and its last message at that time."""
