@@ -153,6 +153,11 @@ def _in_bulk(db: SessionDB) -> None:
         db.append_many(_OTHER, [{"role": "user", "content": "one more"}] * 3)
 
 
+def _import(db: SessionDB) -> None:
+    with db.importing(0.2):
+        _in_bulk(db)
+
+
 def _cause() -> Cause:
     from hermes.memory.entries import Cause
 
@@ -194,6 +199,7 @@ CONVERSATIONS: dict[str, Callable[[SessionDB], object]] = {
     "embed": lambda db: db.embed(1),
     "sync": lambda db: db.sync(),
     "bulk": _in_bulk,
+    "importing": _import,
     "remove_unused_images": lambda db: db.remove_unused_images(),
     "images": lambda db: db.images,
     "share": _share,

@@ -30,6 +30,7 @@ NOT_ABOUT_DATA = frozenset(
         "journal_mode",
         "index",
         "embed",
+        "importing",
         "sync",
         "bulk",
         "owner",

@@ -187,7 +187,7 @@ def test_a_database_of_another_program_is_recognised_and_left_untouched(tmp_path
     raw.execute("CREATE TABLE sessions (id TEXT); CREATE TABLE messages (id INTEGER); CREATE TABLE schema_version (v)")
     raw.close()
     before = (tmp_path / "state.db").read_bytes()
-    with pytest.raises(StorageError, match="hermes sessions import"):
+    with pytest.raises(StorageError, match="hermes import hermes-agent"):
         SessionDB.open(tmp_path / "state.db")
     assert (tmp_path / "state.db").read_bytes() == before
 

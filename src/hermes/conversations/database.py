@@ -155,8 +155,12 @@ class SessionDB:
     @contextlib.contextmanager
     def importing(self, timeout: float) -> Iterator[None]:
         """Keeps other imports into these conversations out; raises LockTimeout while one is running."""
-        with self.store.imports.alone(timeout) as self._stay:
-            yield
+        with self.store.imports.alone(timeout) as stay:
+            self._stay = stay
+            try:
+                yield
+            finally:
+                self._stay = lambda: None
 
     def index(self) -> int:
         """Brings the full-text index up to date with the messages; every search does this first."""
