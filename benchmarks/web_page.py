@@ -61,6 +61,8 @@ def views(home: Path) -> dict[str, str]:
         "now": "/ui/now",
         "memory": "/ui/memory",
         "history": "/ui/memory/history",
+        "contradictions": "/ui/memory/conflicts",
+        "rules": "/ui/rules",
         "approvals": "/ui/approvals",
         "conversations": "/ui/conversations",
         "page 2": "/ui/conversations?page=2",
