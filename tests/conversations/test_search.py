@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -197,6 +198,19 @@ def test_a_time_in_the_question_prefers_what_was_said_then(db: SessionDB, questi
         session = db.create_session(started_at=moment)
         ids.append(db.append(session, {"role": "user", "content": "we discuss plans", "timestamp": moment}))
     assert found(db, question, now=now)[0] == ids[day]
+
+
+@pytest.mark.proves("search.dates")
+def test_what_was_said_at_a_time_is_found_without_a_word_of_the_question(db: SessionDB) -> None:
+    wanted: dict[int, list[int]] = {}
+    for day in (3, 9, 17):
+        started = datetime(2024, 5, day, 12, tzinfo=UTC).timestamp()
+        session = db.create_session(started_at=started)
+        wanted[day] = db.append_many(session, [{"role": "user", "content": "The kittens arrived. Cute!"}])
+    now = datetime(2024, 5, 18, tzinfo=UTC).timestamp()
+    assert found(db, "What did we do last Friday?", now=now)[0] == wanted[17][0]
+    assert found(db, "What were we up to on 9 May 2024?", now=now)[0] == wanted[9][0]
+    assert not found(db, "What were we up to on 9 May 2022?", now=now)
 
 
 @pytest.mark.proves("search.neighbours")

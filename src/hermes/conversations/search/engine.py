@@ -64,6 +64,10 @@ _KEYWORD = 500  # the newest messages with keywords that become candidates
 _MOST_RULES = 24  # messages that may state a rule; ranking reads them and finds those that do
 _EXPECTED = 2  # suggestions for an unknown word that are looked up at once
 _TITLED = 5  # the newest sessions whose title contains the words
+# Of so many of the newest sessions, those that began at the time which the question names make candidates of about so
+# many messages; a fitting time counts like half of the question's words.
+_DATED_AMONG, _DATED, _DATE_SHARE = 2000, 160, 0.5
+_FITS = 0.5  # a session is of that time if it fits better than this: not two weeks later, and not just the same year
 
 
 class SearchEngine:
@@ -75,6 +79,7 @@ class SearchEngine:
         self._reranking = reranking
         self._weights = Weights()
         self._places = Places(store.index)
+        self._started: dict[int, float] = {}  # when sessions began, by key
         self._words = Words()
         self._lines = Lines(self._words)
         self._postings = Postings(store.index, self._places, self._words)
@@ -84,6 +89,7 @@ class SearchEngine:
     def forget(self) -> None:
         """Drops what is known about messages, because some were deleted or taken back."""
         self._lines.forget()
+        self._started.clear()
 
     def search(self, query: str, *, limit: int = 10, **filters: Any) -> SearchResults:
         """Hits for a question or for explicit syntax; `filters` are the fields of `Filters`."""
@@ -215,6 +221,8 @@ class SearchEngine:
         # A fitting title or a standing rule need not share rare words with the question; this gets its message read.
         for message_id in (*titled, *rules):
             scores[message_id] = scores.get(message_id, 0.0) + 5.0
+        for message_id, fit in self._dated(query).items():
+            scores[message_id] = scores.get(message_id, 0.0) + _DATE_SHARE * fit * sum(gathered.rarities)
         asks = query.question and not gathered.common
         return dataclasses.replace(query, units=tuple(gathered.units), question=asks), scores, gathered, rules
 
@@ -271,6 +279,26 @@ class SearchEngine:
     def _rules(self, units: Sequence[Unit]) -> list[int]:
         """The newest messages that may state a rule about a word of the question; most of them state none."""
         return self._postings.matching(SAID, _rule_about(units), _MOST_RULES)
+
+    def _dated(self, query: Query) -> dict[int, float]:
+        """Messages of the sessions that began at a time which the query names, and how well it fits.
+
+        "What did we do last Friday?" shares no word with its answer.
+        """
+        if not query.times:
+            return {}
+        keys = self._places.newest_sessions(_DATED_AMONG)
+        if missing := [key for key in keys if key not in self._started]:
+            self._started |= {key: found.started_at for key, found in self._store.by_keys(missing).items()}
+        fits = {
+            key: max([span.fit(self._started[key]) for span in query.times]) for key in keys if key in self._started
+        }
+        dated: dict[int, float] = {}
+        for key in sorted((key for key in fits if fits[key] > _FITS), key=lambda key: (-fits[key], -key)):
+            dated |= dict.fromkeys(self._places.messages_of(key), fits[key])
+            if len(dated) >= _DATED:
+                break
+        return dated
 
     def _occurs(self, unit: Any) -> bool:
         return any(self._postings.matching(table, unit.match, 1) for table in TABLES)

@@ -165,6 +165,19 @@ class Places:
                 break
         return found[:count]
 
+    def newest_sessions(self, most: int) -> list[int]:
+        """Keys of the sessions that were begun last."""
+        return list(self._last_block)[-most:]
+
+    def messages_of(self, session: int) -> list[int]:
+        """Ids of the messages of a session; the last ones may not exist yet."""
+        found: list[int] = []
+        block = self._last_block.get(session, 0)
+        while block:
+            found += range(block << BLOCK_BITS, (block + 1) << BLOCK_BITS)
+            block = self._before[block]
+        return found
+
     @property
     def session_count(self) -> int:
         """How many sessions of the owner have messages."""
