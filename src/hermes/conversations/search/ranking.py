@@ -130,14 +130,18 @@ def rank(
 
 
 def spread(ranked: list[Candidate], first: int = 20) -> list[Candidate]:
-    """Puts the best hit of each new session before further hits of the sessions among the first ones."""
+    """Puts the best hit of each new session before further hits of the sessions among the first ones.
+
+    The new sessions come in the order of their best hit's score, to which the next two hits of the session add a share.
+    """
     shown = {candidate.session for candidate in ranked[:first]}
-    fresh: list[Candidate] = []
-    more: list[Candidate] = []
+    fresh: dict[int, list[Candidate]] = defaultdict(list)
     for candidate in ranked[first:]:
-        (more if candidate.session in shown else fresh).append(candidate)
-        shown.add(candidate.session)
-    return ranked[:first] + fresh + more
+        if candidate.session not in shown:
+            fresh[candidate.session].append(candidate)
+    by_session = sorted(fresh.values(), key=lambda hits: -hits[0].score - _FURTHER * sum([x.score for x in hits[1:3]]))
+    best = {hits[0].id: hits[0] for hits in by_session}
+    return [*ranked[:first], *best.values(), *(each for each in ranked[first:] if each.id not in best)]
 
 
 def confidence(ranked: list[Candidate], statistics: Statistics, guessed: Mapping[int, float]) -> float:
@@ -171,6 +175,7 @@ def expected_confidence(statistics: Statistics, *, in_pairs: bool) -> float:
 
 _BESIDE = 3  # the turns before and after a turn that are around it
 _IN_WINDOW = 2 * _BESIDE + 1
+_FURTHER = 0.4  # the share of a session's second and third hit in its place among the sessions
 _FIRST = 5  # hits that confidence looks at
 _LOOKED_INTO = 32  # the best candidates, whose text is split into words
 _COMPARED_IN_PAIRS = 20  # the best of these, in which the distances of words are compared
