@@ -40,6 +40,16 @@ def test_what_the_assistant_said_is_found_in_its_own_turn(db: SessionDB) -> None
     assert db.search("What did I ask about the French omelette?")[0].message_id == asked
 
 
+@pytest.mark.proves("search.who_said_it")
+def test_a_turn_about_the_speaker_and_one_with_a_name_come_first(db: SessionDB) -> None:
+    (own,) = talk(db, "I hike in the mountains of Norway in June.")
+    talk(db, "People hike in the mountains of Norway in June.")
+    assert db.search("Who likes to hike in the mountains?")[0].message_id == own
+    (named,) = talk(db, "The pottery course is now in Lisbon, by the river.")
+    talk(db, "The pottery course is now in town, by the river.")
+    assert db.search("Where is the pottery course?")[0].message_id == named
+
+
 _LONG = "Here is a plan: charge the camera, pack a bag, check the weather, leave early and take enough to drink. " * 6
 
 

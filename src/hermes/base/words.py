@@ -314,6 +314,13 @@ TELLS_WHAT_HAPPENED = re.compile(
 )
 ASKS_WHEN = re.compile(r"\bwhen\b|\b(what|which) (date|day|week|month|year|time)\b|\bhow long\b", re.IGNORECASE)
 ASKS_HOW_MANY = re.compile(r"\bhow (many|much|often|old)\b", re.IGNORECASE)
+ASKS_NAME = re.compile(
+    r"\bwho(?:se|m)?\b|\bwhere\b|\b(?:which|what)(?: \w+)? (?:(?:countr|cit|compan|universit)(?:y|ie)|state|town|place"
+    r"|island|location|school|restaurant|shop|store|book|movie|film|song|band|artist|author|brand|team|game|name)s?\b",
+    re.IGNORECASE,
+)
+NAME = re.compile(r"(?<=[a-z,;'\u2019)] )[A-Z][a-zA-Z]+")  # capitals inside a sentence
+FIRST_PERSON = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Ww]e|[Oo]ur)\b")
 # Stems that tell a time or a number.
 WHEN_STEMS = frozenset(
     _words("""

@@ -180,7 +180,7 @@ class SearchEngine:
             gathered.rarities if gathered else [unit.weight * rarity(messages / 100, messages) for unit in query.units]
         )
         in_pairs = 2 * sum(any(unspaced_runs(unit.written)) for unit in query.units) > len(query.units)
-        statistics = Statistics(message_length=average, rarity=tuple(rarities))
+        statistics = Statistics(messages=messages, message_length=average, rarity=tuple(rarities))
         ranked = rank(candidates, statistics, self._weights, reader, rules=rules, in_pairs=in_pairs)
         if nearness is not None:
             ranked = fuse(ranked, nearness)

@@ -315,6 +315,7 @@ class Query:
     question: bool = False
     asks_when: bool = False
     asks_how_many: bool = False
+    asks_name: bool = False
     wants_help: bool = False
     coverage: bool = False  # asks for a topic's whole history, not for the most similar messages
     told_by_me: bool = False
@@ -357,6 +358,7 @@ def plain(text: str, words: Words, now: float, *, note: str | None) -> Query:
         note=note,
         question=bool(glue) or len(units) > MOST_KEYWORDS or text.rstrip().endswith(("?", "\uff1f")),
         asks_when=english.ASKS_WHEN.search(text) is not None,
+        asks_name=english.ASKS_NAME.search(text) is not None,
         asks_how_many=english.ASKS_HOW_MANY.search(text) is not None,
         coverage=coverage,
         told_by_me=english.TOLD_BY_ME.search(text) is not None,

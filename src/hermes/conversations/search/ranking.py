@@ -52,7 +52,7 @@ class Weights:
     title: float = 1.0  # the question's words in the title of the session
     date: float = 2.0  # it was said at the time that the question names
     asks: float = -0.25  # a turn that asks a question seldom answers one
-    answers: float = 0.9  # it states a time or a number, where the question wants one
+    answers: float = 0.9  # it states a time, a number or a name, where the question wants one
     answered: float = 1.4  # the other speaker's question just before it: a short answer repeats few of its words
     brief: float = 0.9  # a short turn; a turn of over 60 words gets less
     user: float = 0.75  # the person's turn, if the question asks about the person
@@ -66,6 +66,7 @@ class Weights:
     pairs: float = 2.0  # neighbouring words of the question that are close to each other in a long turn
     exchange: float = 0.6  # BM25 of a long turn and its reply as one text
     told: float = 0.2  # the person tells what happened to them
+    personal: float = 0.3  # the speaker talks about themself
 
 
 @dataclass(slots=True)
@@ -93,8 +94,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statistics:
-    """How many words a message has on average, and how rare each word of the query is."""
+    """How many messages there are, how many words they have on average, and how rare each word of the query is."""
 
+    messages: int
     message_length: float
     rarity: tuple[float, ...]
 
@@ -164,13 +166,14 @@ def confidence(ranked: list[Candidate], statistics: Statistics, guessed: Mapping
 def expected_confidence(statistics: Statistics, *, in_pairs: bool) -> float:
     """The confidence below which hits are weak.
 
-    Long messages contain many words of any question by chance, so more is expected of them. Of a question in pairs of
-    characters (`in_pairs`), most pairs are not words, so fewer are found. Calibrated so that at most three in a hundred
-    questions with an answer fall below it: 2.8 % on LoCoMo and BEAM.
+    Long messages, and a large store, contain many words of any question by chance, so more is expected of them. Of a
+    question in pairs of characters (`in_pairs`), most pairs are not words, so fewer are found. Calibrated so that about
+    three in a hundred questions with an answer fall below it.
     """
     if in_pairs:
         return 0.17
-    return 0.25 + 0.15 * min(1.0, max(0.0, (statistics.message_length - 30) / 120))
+    long = min(1.0, max(0.0, (statistics.message_length - 30) / 120))
+    return 0.24 + long * (0.16 + 0.105 * math.log10(max(1.0, statistics.messages / 1000)))
 
 
 _BESIDE = 3  # the turns before and after a turn that are around it
@@ -371,6 +374,7 @@ class _Signals:
             "answers": weights.answers * reader.answers(line),
             "told": weights.told if reader.told(line) else 0.0,
             "rule": weights.rule * candidate.rule,
+            "personal": weights.personal * line.personal,
         }
         # Long messages contain many words of any question by chance; those that belong together are close in an answer.
         if pairs and self._long and candidate.held & candidate.held >> 1:
@@ -395,6 +399,8 @@ class _Signals:
 # Reads what a candidate message says about a query: who speaks, and what its text tells beyond its words.
 
 _PREFERENCE = 0.24  # what a preference, or a rule on another topic, counts compared with a rule
+_PERSONAL = 8  # words to one "I" or "my", or fewer, make a turn wholly personal
+_NAMES_ONE = 60  # words up to which a message that names something is likely to be about it
 _KEPT = 3_000_000  # characters of text kept in memory
 # Sessions that a program started, not the person; their hits count 0.7 of others.
 _SIDE_SOURCES = frozenset(("cron", "tool", "subagent"))
@@ -452,6 +458,11 @@ class Line:
     def tells_what_happened(self) -> bool:
         """Whether the person tells what they did or what happened to them."""
         return self.role == "user" and english.TELLS_WHAT_HAPPENED.search(self.text) is not None
+
+    @cached_property
+    def personal(self) -> float:
+        """How much the speaker talks about themself, from 0 to 1."""
+        return min(1.0, _PERSONAL * len(english.FIRST_PERSON.findall(self.text)) / self.length)
 
     @cached_property
     def topic(self) -> frozenset[str] | None:
@@ -599,10 +610,19 @@ class Reader:
         return self._query.about == "user" and line.tells_what_happened
 
     def answers(self, line: Line) -> float:
-        """Whether a message states a time or a number, if the question wants one."""
+        """How surely a message states a time, a number or a name, if the question wants one."""
         if self._query.asks_when and line.states_time:
             return 1.0
-        return 0.4 if self._query.asks_how_many and line.states_number else 0.0
+        if self._query.asks_how_many and line.states_number:
+            return 0.4
+        # Almost every long message names something.
+        return 0.5 * min(1.0, _NAMES_ONE / line.length) if self._query.asks_name and self._names_another(line) else 0.0
+
+    def _names_another(self, line: Line) -> bool:
+        """Whether a message names something besides the speakers and what the question names."""
+        speakers = {word for name in self._names for word in name.split()}
+        names = set(english.NAME.findall(line.text)) - speakers
+        return any(self._number.keys().isdisjoint(self._words.of(name)) for name in names)
 
     def rule(self, line: Line) -> float:
         """A standing rule belongs to every question on its topic, a preference to a wish for help."""
