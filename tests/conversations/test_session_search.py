@@ -235,6 +235,16 @@ def test_other_ways_to_write_a_word_are_searched_and_shown(db: SessionDB, search
     assert db.search("Where did I go?").variants["go"] == ("goes", "went", "gone")
 
 
+@pytest.mark.proves("search.variants")
+def test_a_question_finds_another_word_for_the_same_thing_but_keywords_mean_themselves(db: SessionDB) -> None:
+    told = talk(db, "My brother got a new profession: he builds organs.", "Lovely!")
+    talk(db, "Lunch was good.", "Glad to hear that.")
+    found = db.search("What is the occupation of my brother?")
+    assert (found[0].session_id, "profession" in found.variants["occupation"]) == (told, True)
+    assert "canvas" not in db.search("Where is the canvas?").variants  # which need not be a painting
+    assert not db.search("occupation")
+
+
 _DIARY = """
 I moved the tomatoes into the greenhouse. | They will like the warmth.
 My daughter Nora starts school in Bergen this autumn. | How exciting for her!

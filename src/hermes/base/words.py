@@ -72,6 +72,7 @@ class Words:
     def __init__(self) -> None:
         connection = apsw.Connection(":memory:")  # for its tokenizer alone, so every engine has the same words
         self._tokenize: Callable[..., Any] = connection.fts5_tokenizer("porter", _TOKENIZER_ARGUMENTS)
+        self._synonyms: dict[str, list[tuple[str, str]]] = {}
         self._fold: Callable[..., Any] = connection.fts5_tokenizer(_TOKENIZER_ARGUMENTS[0], _TOKENIZER_ARGUMENTS[1:])
 
     def of(self, text: str) -> list[str]:
@@ -85,6 +86,17 @@ class Words:
     def unstemmed(self, prepared: str) -> list[str]:
         """Returns the words without case and accents but with their endings."""
         return _tokens(self._fold, prepared)
+
+    def synonyms(self, stem: str) -> list[tuple[str, str]]:
+        """Everyday words that mean the same as this one, as written and stemmed."""
+        if not self._synonyms:
+            for family in SYNONYMS.split("|"):
+                plain, _, others = family.partition(" > ")
+                words = [(word, self.of(word)[0]) for word in f"{plain} {others}".split()]
+                for word in plain.split():
+                    its = self._synonyms.setdefault(self.of(word)[0], [])
+                    its += [each for each in words if each[0] != word and each not in its]
+        return self._synonyms.get(stem, [])
 
     def places(self, text: str) -> list[tuple[int, int, str]]:
         """(start, end, stem) of each word in the UTF-8 bytes of a text that was not prepared: for snippets."""
@@ -243,6 +255,36 @@ FORMS: dict[str, tuple[str, ...]] = {
     for family in f"{_FAMILIES}|{_SHORT}".split("|")
     for word in family.split()
 }
+# Everyday words that mean the same, so that a question finds the other wording. The words after ">" have other meanings
+# as well: they are found, but a question that contains them means just them.
+SYNONYMS = (
+    "kid child children|mom mum mother|dad father|grandma grandmother|grandpa grandfather|sibling > brother sister"
+    "|parents > mother father mom dad|spouse > husband wife|fiance fiancee|boyfriend > partner|girlfriend > partner"
+    "|buddy friend pal|baby newborn infant|teen teenager adolescent|relatives > family|colleague coworker workmate"
+    "|boss > manager supervisor|job occupation profession career|salary wage > pay|employer > company"
+    "|lawyer attorney|doctor physician|teacher instructor tutor|professor > lecturer|pupil student"
+    "|college university|exam > test|essay > paper|thesis dissertation|lecture > class|course > class"
+    "|movie film|series > show|photo picture pic photograph snapshot|song > track tune|novel > book|author > writer"
+    "|concert gig|exhibit exhibition|painting > canvas|hobby pastime|game > match|competition contest tournament"
+    "|award prize trophy|trip journey travel vacation|holiday vacation|flight > plane|airplane > flight"
+    "|luggage baggage suitcase|hike trek|bicycle bike cycling|car vehicle automobile|truck lorry|taxi cab|boat ship"
+    "|subway metro > underground|petrol > gas|beach shore seaside|ocean sea|woods forest|town city|country nation"
+    "|apartment condo > flat|house home|couch sofa|yard garden|garbage trash rubbish|closet wardrobe"
+    "|kitchenware cookware|furniture > couch table chair|shop > store|shopping > bought|purchase buy bought"
+    "|gift > present|expensive costly pricey|cheap inexpensive|cost price|money cash|rent lease|debt loan"
+    "|meal dish|dinner supper|dessert > cake|snack > treat|vegetables veggies|beverage > drink"
+    "|restaurant diner bistro|recipe > dish|vegetarian vegan|grill barbecue bbq|sick ill|illness disease"
+    "|medicine medication > drug|surgery > operation|pain ache|injury injured hurt|allergy allergic"
+    "|workout exercise|gym fitness|jog > run running|diet > eating|weight > pounds kilos"
+    "|therapist counselor counsellor|happy glad|sad unhappy|angry > mad|afraid scared|anxious nervous worried"
+    "|tired exhausted|proud pride|excited thrilled|upset > sad|funny hilarious|beautiful gorgeous lovely"
+    "|huge enormous|difficult tough|easy simple|problem issue|error bug|fix repair|begin start|finish complete"
+    "|quit resign|choose pick|assist help|reply response|meeting > appointment|deadline > due|party celebration"
+    "|wedding marriage married|puppy > dog|kitten > cat|pet > dog cat|laptop > computer|smartphone cellphone phone"
+    "|email mail|website > site|password > login|software > app|folder directory|goal aim|idea concept"
+    "|religion faith|church > temple|donate donation charity|decide decision|recommend recommendation"
+    "|suggest suggestion|move relocate|drawing sketch"
+)
 # Words about the conversation itself ("our previous chat", "remind me", "I wanted to follow up") are not its topic.
 _ABOUT_TALK = _words("""
     above again back brought chat chats confirm conversation conversations discuss discussed discussing discussion

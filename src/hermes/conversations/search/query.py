@@ -92,7 +92,7 @@ class Unit:
     stem: str
     prefix: bool = False
     weight: float = 1.0
-    others: tuple[tuple[str, str], ...] = ()  # irregular forms of the same word, as written and stemmed
+    others: tuple[tuple[str, str], ...] = ()  # irregular forms and synonyms of the word, as written and stemmed
 
     @property
     def match(self) -> str:
@@ -351,12 +351,15 @@ def plain(text: str, words: Words, now: float, *, note: str | None) -> Query:
             (glue if written.lower() in empty else units)[stem] = unit
     phrases = [tuple(stem for _, stem in query_pieces(quoted, words)) for quoted in _QUOTED.findall(text)]
     times = list(spans(text, now))
+    question = bool(glue) or len(units) > MOST_KEYWORDS or text.rstrip().endswith(("?", "\uff1f"))
+    if question:
+        units = _with_synonyms(units, words)
     return Query(
         units=_times_last(" ".join(wording for wording, _ in times), (units or glue), words),
         times=tuple(span for _, span in times),
         phrases=tuple(phrase for phrase in phrases if len(phrase) > 1),
         note=note,
-        question=bool(glue) or len(units) > MOST_KEYWORDS or text.rstrip().endswith(("?", "\uff1f")),
+        question=question,
         asks_when=english.ASKS_WHEN.search(text) is not None,
         asks_name=english.ASKS_NAME.search(text) is not None,
         asks_how_many=english.ASKS_HOW_MANY.search(text) is not None,
@@ -392,6 +395,15 @@ def _unit(written: str, stem: str, words: Words) -> Unit:
         weight=FRAME_WEIGHT if frames else 1.0,
         others=tuple((form, its) for form, its in others if its != stem),
     )
+
+
+def _with_synonyms(units: dict[str, Unit], words: Words) -> dict[str, Unit]:
+    """Lets each word also find its synonyms, unless the question contains them itself."""
+    known = {stem for unit in units.values() for stem in unit.stems}
+    return {
+        stem: replace(unit, others=(*unit.others, *(each for each in words.synonyms(stem) if each[1] not in known)))
+        for stem, unit in units.items()
+    }
 
 
 def _looks_explicit(text: str) -> bool:
