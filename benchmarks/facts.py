@@ -104,7 +104,7 @@ def corrections(path: str) -> dict[str, Any]:
             rows = [json.loads(line) for line in file if line.strip()]
     except (OSError, ValueError) as error:
         raise SettingsError(f"{path} cannot be read as JSON lines: {error}") from error
-    corrected = [row for row in rows if row.get("kind") != "independent"]
+    corrected = [row for row in rows if "question" in row]
     independent = [row for row in rows if row.get("kind") == "independent"]
     right, kept = _searched(corrected)
     folded = _folded(independent)

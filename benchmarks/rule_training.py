@@ -16,7 +16,7 @@ import random
 import sys
 from collections import Counter
 from datetime import datetime
-from itertools import compress, permutations
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,12 +40,11 @@ until unless without with for from to in on at of by as and or but so than then 
 will would please have has had need needs want let make sure just there here what which who how why where ever both
 nothing nobody everything anything keep use stop avoid ask
 """
-STRENGTH, FIRING_STRENGTH = 90.0, 0.1  # what scikit-learn calls C
-NOTHING = -99.0  # the score of what has nothing to judge
+STRENGTH, FIRING_STRENGTH = 40.0, 0.003  # what scikit-learn calls C
 FACTS = "facts"  # the author of what is no rule, but a fact that may change
 EXAMPLES = "examples"  # short notes for training: nobody checked which of their rules overlap
 FEWEST_TEXTS = 4  # that a word must be in, to be known as more or less rare
-RECOGNISED = 0.6  # a score at which about one ordinary message in a hundred is taken for a rule
+RECOGNISED = 0.8  # a score at which about one ordinary message in forty is taken for a rule
 CORRECTIONS = os.path.join(os.path.dirname(FOLDER), "corrections")
 FILLED = 6  # pairs that are made of a frame
 OTHERS, OTHER_PAIRS, MOST_APART = (
@@ -91,15 +90,14 @@ class Examples:
         heaviest = [(max(self.places[at], key=lambda part: _score(part, weights)), at) for at in chosen]
         return self._fit(heaviest)
 
-    def cross_validated(self, counts: Sequence[Sequence[bool]] | None = None) -> Any:
-        """The score of each example by weights that were learnt from the other authors; `counts` leaves some out."""
+    def cross_validated(self) -> Any:
+        """The score of each example by weights that were learnt from the other authors."""
         scores = np.zeros(len(self.states))
         writers = np.array([author.removesuffix(OTHERS) for author in self.authors])
         for writer in sorted(set(writers)):
             weights, bias = self.fit(np.flatnonzero(writers != writer))
             for at in np.flatnonzero(writers == writer):
-                parts = compress(self.places[at], counts[int(at)]) if counts else self.places[at]
-                scores[at] = max((_score(part, weights) for part in parts), default=NOTHING) + bias
+                scores[at] = max(_score(part, weights) for part in self.places[at]) + bias
         return scores
 
     def table(self) -> tuple[bytes, dict[str, float]]:
@@ -128,10 +126,11 @@ def recognition(sets: dict[str, list[dict[str, Any]]]) -> tuple[bytes, dict[str,
     messages = [(author, row) for author, rows in sets.items() for row in rows if row["kind"] != "call"]
     messages += [(FACTS, {"kind": "not_rule", "said": said}) for said in sorted(_facts())]
     read = Examples(
-        (author, row["kind"] == "rule", [linear.places(rules.wording(part)) for part in sentences_of(row["said"])])
+        (author, row["kind"] == "rule", [linear.places(rules.wording(said, at)) for at in range(len(said))])
         for author, row in messages
+        for said in [sentences_of(row["said"])]
     )
-    unseen = read.cross_validated([[*map(rules.has_sign, sentences_of(row["said"]))] for _, row in messages])
+    unseen = read.cross_validated()
     threshold = RECOGNISED
     report = {
         author: {
@@ -236,9 +235,12 @@ class Pairs:
         self.authors = np.array([author for author, _, _ in found])
         self.applies = np.array([fits for _, fits, _ in found])
         self.timely = np.array([each is not None for _, _, each in found])
-        self.names = sorted(next(each for _, _, each in found if each is not None))
-        zero = dict.fromkeys(self.names, 0.0)
-        self.table = np.array([[(each or zero)[name] for name in self.names] for _, _, each in found], dtype=np.float32)
+        self.names = sorted({name for _, _, each in found for name in each or ()})
+        self.table: Any = np.zeros((len(found), len(self.names)), dtype=np.float32)
+        places = {name: at for at, name in enumerate(self.names)}
+        for at, (_, _, each) in enumerate(found):
+            for name, size in (each or {}).items():
+                self.table[at, places[name]] = size
 
     def fit(self, chosen: Any) -> tuple[Any, float]:
         """The weights of the evidence as it is, learnt where each kind of it has the same spread."""

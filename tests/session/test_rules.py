@@ -16,7 +16,7 @@ from hermes.base.events import ToolReturned
 from hermes.llm.scripted import Reply, Scripted
 from hermes.memory.approval import Approvals
 from hermes.memory.rules import RuleBook, RulesInForce, stated_rules
-from hermes.memory.triggers import trigger_of
+from hermes.memory.triggers import Situation, evidence, trigger_of
 from hermes.safety.trust import Source, TurnContext
 from hermes.session.approvals import PendingWrites
 from hermes.session.receipts import parts_of, turns
@@ -346,14 +346,49 @@ def test_rules_can_be_switched_off_altogether(home: Path) -> None:
 def test_rules_of_several_authors_are_recognised_and_fire_where_they_apply() -> None:
     measured = run()
     held_out = measured.pop("held-out")  # nothing was learnt from it: the figures the guide states, as floors
-    assert held_out["recognised"] >= 0.84
-    assert held_out["fired"] >= 0.75
+    assert held_out["recognised"] >= 0.9
+    assert held_out["fired"] >= 0.87
     assert held_out["others"] <= 0.02
     for name, figures in measured.items():
         assert figures["recognised"] >= 0.85 or name.startswith("examples"), name
         assert figures["mistaken"] <= 0.1, name
         assert figures["fired"] >= 0.4 or not figures["calls"], name
         assert figures["others"] <= 0.05, name
+
+
+@pytest.mark.internal("the words of a trigger")
+def test_a_rule_that_only_refers_to_the_sentence_before_is_kept_with_it() -> None:
+    said = "My diary/ folder is private. Don't open it, don't read it, don't summarize it."
+    assert stated_rules(said) == [said]
+    assert trigger_of(said).paths == ("diary/*", "*/diary/*")
+
+
+@pytest.mark.internal("the words of a trigger")
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("No visits between one and half past two.", "13:00-14:30"),
+        ("No calls from 12 to 2.", "12:00-14:00"),
+        ("Never restart it between 1 and 3 in the night.", "01:00-03:00"),
+        ("Nobody rings between quarter to nine and ten at night.", "08:45-22:00"),
+    ],
+)  # fmt: skip
+def test_a_rule_may_name_its_hours_in_words(said: str, words: str) -> None:
+    assert trigger_of(said).in_words().endswith(f"time {words}")
+
+
+@pytest.mark.internal("the words of a trigger")
+def test_a_rule_about_an_amount_of_money_looks_at_the_amount_of_the_call() -> None:
+    rule, noon = "Ask me before you order anything over £150.", datetime(2026, 4, 9, 12).astimezone()
+
+    def seen(total: str) -> tuple[float, float]:
+        found = evidence(rule, Situation("place_order", {"total": total}, "order it", noon), timed=False)
+        return found["beyond"], found["not beyond"]
+
+    assert seen("£168.00") == (1, 0)
+    assert seen("£1,680") == (1, 0)
+    assert seen("£61.00") == (0, 1)
+    assert seen("soon") == (0, 0)
 
 
 @pytest.mark.internal("the words of a trigger")

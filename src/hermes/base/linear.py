@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-PLACES = 1 << 15  # of a table: the place of a piece is its hash
+PLACES = 1 << 16  # of a table: the place of a piece is its hash
 SMOOTHING = 3
 
 

@@ -6,8 +6,10 @@ sentence of the person with a trigger (`memory/triggers`). No model is used. Eng
 
 from __future__ import annotations
 
+import os
 import re
 import time
+from functools import cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +18,24 @@ from hermes.base.errors import NotFound, WriteRefused
 from hermes.base.tokens import estimate
 from hermes.base.values import lazy_pattern, value
 from hermes.memory.entries import Cause
-from hermes.memory.triggers import WEIGHTS, Situation, Trigger, speech, trigger_of, why, window_as_dict, window_of
+from hermes.memory.triggers import (
+    TEXT,
+    WEIGHTS,
+    Situation,
+    Trigger,
+    is_narrow,
+    speech,
+    trigger_of,
+    why,
+    window_as_dict,
+    window_of,
+)
 from hermes.safety.trust import decide, own_sentences
 from hermes.settings.config import documents_of
 from hermes.storage.documents import Document, new_id
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from hermes.memory.approval import Approvals
@@ -36,8 +49,12 @@ ENFORCE = (TELL, HOLD, ASK)
 
 _TOKEN = lazy_pattern(r"[^\W_]+(?:'[^\W_]+)*|\S")
 _ENDINGS = ("ing", "ed", "ly", "tion", "s")
-_OUTRIGHT = 4.0  # how far the threshold drops for a sentence that states outright that it is a rule
+_OUTRIGHT = 2.0  # how far the threshold drops for a sentence that states outright that it is a rule
 _LONG = 4  # letters of a word whose beginning counts too
+_FEW_TOPICS = 2  # of a sentence that needs the one before it
+_I = ("I'", "I\u2019")
+_DOUBLES = lazy_pattern(r"[^aeiou][aeiou][^aeiouwxy]$")
+_MOST_VERBS = 2  # in the past that are told apart by number
 _LONGEST = 400  # characters of a sentence that can be a rule
 _BULLET = lazy_pattern(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _QUOTED = lazy_pattern(r"[\"“]([^\"“”\n]*)[\"”]")
@@ -45,26 +62,36 @@ _TITLES = lazy_pattern(r"\b(Dr|Mr|Mrs|Ms|Prof|St|Jr|vs|approx|Inc|Ltd)\.(?=\s)")
 
 
 def stated_rules(message: str) -> list[str]:
-    """The sentences of the person's message that state a standing rule; most messages have none."""
-    return [sentence for sentence in sentences_of(message) if states_rule(sentence)]
+    """The sentences of the person's message that state a standing rule; most messages have none.
+
+    A sentence that only refers to what was said before ("Don't open it") comes with the sentence before it.
+    """
+    sentences = sentences_of(message)
+    found = [at for at in range(len(sentences)) if states_rule(sentences, at)]
+    return [_with_what_it_is_about(sentences, at, found) for at in found]
 
 
-def states_rule(sentence: str) -> bool:
-    """Whether a sentence is a standing rule: it has a sign of lasting, and the trained model scores it as a rule."""
-    if not has_sign(sentence):
-        return False
+def states_rule(sentences: Sequence[str], at: int) -> bool:
+    """Whether a sentence of a message is a standing rule: the trained model scores its wording as one."""
     threshold: float = linear.numbers(WEIGHTS, "rules")["table"]["threshold"]
-    threshold -= _OUTRIGHT * (speech("outright").search(sentence) is not None)
-    return linear.score(WEIGHTS, "rules", linear.places(wording(sentence))) > threshold
+    threshold -= _OUTRIGHT * (speech("outright").search(sentences[at]) is not None)
+    return linear.score(WEIGHTS, "rules", linear.places(wording(sentences, at))) > threshold
 
 
-def has_sign(sentence: str) -> bool:
-    """Whether the sentence has a word that makes it last; without one it is no rule, whatever its wording."""
-    return speech("lasting").search(sentence) is not None
+def _with_what_it_is_about(sentences: Sequence[str], at: int, rules: Sequence[int]) -> str:
+    sentence = sentences[at]
+    if at == 0 or at - 1 in rules or sentences[at - 1].endswith("?"):
+        return sentence
+    both, about = f"{sentences[at - 1]} {sentence}", trigger_of(sentence)
+    refers = speech("refers").search(sentence) or (speech("forbids").match(sentence) and not is_narrow(about))
+    return (
+        both if refers and len(about.words) <= _FEW_TOPICS and not about.paths and len(both) <= _LONGEST else sentence
+    )
 
 
-def wording(sentence: str) -> set[str]:
-    """The pieces of a sentence: its words, and runs of them with and without what they are about."""
+def wording(sentences: Sequence[str], at: int) -> set[str]:
+    """The pieces of a sentence: its words, runs of them with and without their topics, and the message around it."""
+    sentence = sentences[at]
     tokens = [token.lower() for token in _TOKEN.findall(sentence.replace("\u2019", "'"))]
     words = ["^", *("0" if token.isdigit() else token for token in tokens), "$"]
     glue = linear.numbers(WEIGHTS, "rules")["glue"]
@@ -77,7 +104,71 @@ def wording(sentence: str) -> set[str]:
     for size in (2, 3, 4):
         pieces |= {f"shape {' '.join(shapes[at : at + size])}" for at in range(len(shapes) - size + 1)}
         pieces |= {f"first {' '.join(words[:size])}", f"first shape {' '.join(shapes[: size + 1])}"}
+    return pieces | _grammar(words, glue) | _around(sentences, at)
+
+
+def _grammar(words: Sequence[str], glue: Collection[str]) -> set[str]:
+    """Runs of the kinds of words, with nouns that follow each other as one."""
+    kinds = [word if word in glue or not word[0].isalpha() else _kind(word) for word in words]
+    line = [
+        kind for kind, after in zip(kinds, [*kinds[1:], ""], strict=True) if not (kind in _NOUNS and after in _NOUNS)
+    ]
+    pieces = {f"kinds {' '.join(line[at : at + size])}" for size in (2, 3, 4) for at in range(len(line) - size + 1)}
+    pieces |= {f"first kinds {' '.join(line[:size])}" for size in (3, 4, 5)}
+    pieces |= {f"has {kind}" for kind in line if kind[0] == "~"}
+    pieces.add(f"past {min(line.count('~past'), _MOST_VERBS)}")
+    pieces.add(f"first verb {next((kind for kind in kinds if kind in ('~verb', '~does', '~past')), '')}")
     return pieces
+
+
+def _around(sentences: Sequence[str], at: int) -> set[str]:
+    """What the message around a sentence is like: a long one, or one that asks something, seldom states a rule."""
+    asks = any(each.endswith("?") for each in sentences)
+    return {
+        f"lasting {speech('lasting').search(sentences[at]) is not None}",
+        f"sentences {min(len(sentences), 6)}",
+        f"sentence {min(at, 4)} of {min(len(sentences), 5)}",
+        f"asks {asks}",
+        f"asks {asks} in {min(len(sentences), 4)}",
+        f"characters {min(8, sum(map(len, sentences)) // 120)}",
+        f"begins with I {sentences[0][:2] in ('I ', 'i ') or sentences[0].startswith(_I)}",
+    }
+
+
+_NOUNS = ("~noun", "~nouns")
+
+
+def _kind(word: str) -> str:
+    """The kind of a word: a form of a known verb, else what its ending makes likely."""
+    known = _verbs().get(word)
+    if known:
+        return known
+    if word.endswith("s"):
+        return "~noun" if word.endswith("ss") or len(word) <= _LONG - 1 else "~nouns"
+    return next(
+        (kind for ending, kind in (("ly", "~ly"), ("ed", "~past"), ("ing", "~doing")) if word.endswith(ending)), "~noun"
+    )
+
+
+@cache
+def _verbs() -> dict[str, str]:
+    """`text/verbs.txt`: the kind of each form of its verbs."""
+    found: dict[str, str] = {}
+    with open(os.path.join(TEXT, "verbs.txt"), encoding="utf-8") as file:
+        verbs = [each.split(",") for line in file if line[0] != "#" for each in line.split()]
+    found |= {verb: "~verb" for verb, *_ in verbs}
+    for verb, *past in verbs:
+        soft = verb[-1] == "y" and verb[-2] not in "aeiou"
+        stem = verb[:-1] if verb[-1] == "e" else verb
+        forms = dict.fromkeys((*past, f"{verb[:-1]}ied" if soft else f"{stem}ed"), "~past")
+        forms[
+            f"{verb[:-1]}ies" if soft else f"{verb}es" if verb.endswith(("s", "sh", "ch", "x", "o")) else f"{verb}s"
+        ] = "~does"
+        forms[f"{stem}ing"] = "~doing"
+        if _DOUBLES.search(verb):
+            forms |= {f"{verb}{verb[-1]}ing": "~doing", f"{verb}{verb[-1]}ed": "~past"}
+        found = forms | found
+    return found
 
 
 def _shape(word: str) -> str:

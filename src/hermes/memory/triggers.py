@@ -6,6 +6,7 @@ customers on two days. `text/rules.toml` says which words mean which tools, comm
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import tomllib
@@ -17,13 +18,16 @@ from typing import TYPE_CHECKING, Any
 from hermes.base import linear
 from hermes.base.values import lazy_pattern, value
 from hermes.base.words import STOP_WORDS, Words
+from hermes.memory.topics import topics
 from hermes.safety.trust import only_looks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from hermes.memory.topics import Touched
 
-_TEXT = os.path.join(os.path.dirname(__file__), "text")
+
+TEXT = os.path.join(os.path.dirname(__file__), "text")
 WEIGHTS = os.path.join(os.path.dirname(__file__), "data")  # where `bin/train-rules` writes them
 
 
@@ -32,7 +36,7 @@ def _speech() -> dict[str, str]:
     """`text/speech.txt`: expressions by name, with the others that they contain filled in."""
     found: dict[str, str] = {}
     name = ""
-    with open(os.path.join(_TEXT, "speech.txt"), encoding="utf-8") as file:
+    with open(os.path.join(TEXT, "speech.txt"), encoding="utf-8") as file:
         for line in filter(None, (line.rstrip("\n") for line in file)):
             if line.startswith("    |"):
                 found[name] += line[4:]
@@ -143,7 +147,7 @@ class Tables:
     """`text/rules.toml`, with its words stemmed as the index stems them."""
 
     def __init__(self) -> None:
-        with open(os.path.join(_TEXT, "rules.toml"), "rb") as file:
+        with open(os.path.join(TEXT, "rules.toml"), "rb") as file:
             raw = tomllib.load(file)
         self._words = Words()
         self._stems: dict[str, tuple[str, ...]] = {}
@@ -153,12 +157,6 @@ class Tables:
         self.same = {stem: group[0] for group in groups for stem in group}
         self.no_paths, self.no_folders = (frozenset(raw["glue"][key].split()) for key in ("no_paths", "no_folders"))
         self.glue = frozenset(self.stems(raw["glue"]["words"])) | frozenset(self.stems(" ".join(STOP_WORDS)))
-        with open(os.path.join(_TEXT, "topics.txt"), encoding="utf-8") as file:
-            self._lines = [line.split() for line in file if line[0] != "#"]
-        self._fields: dict[str, set[int]] = {}
-        for number, words in enumerate(self._lines):
-            for stem in self.stems(" ".join(words)):
-                self._fields.setdefault(stem, set()).add(number)
 
     def stems(self, text: str) -> tuple[str, ...]:
         """Returns the stems of a text in order, from a cache for repeated phrases."""
@@ -171,14 +169,6 @@ class Tables:
     def topics(self, text: str) -> set[str]:
         """Returns the stems of a text, with synonyms replaced by the first word of their group."""
         return {self.same.get(stem, stem) for stem in self.stems(text)}
-
-    def fields_of(self, stems: Iterable[str]) -> frozenset[int]:
-        """Returns the lines of `topics.txt` that hold one of these stems, by number; words on a line are related."""
-        return frozenset(number for stem in stems for number in self._fields.get(stem, ()))
-
-    def related(self, fields: Iterable[int]) -> str:
-        """Names these lines by their first words, for a person."""
-        return ", ".join(dict.fromkeys(self._lines[number][0] for number in sorted(fields)))
 
     def _act(self, raw: Mapping[str, Any]) -> Act:
         said = raw["said"].split("|")
@@ -342,6 +332,7 @@ def _globs(path: str) -> list[str]:
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WORKDAYS = (0, 1, 2, 3, 4)
+_HOUR_WORDS = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _HOURS = {
     "off": Window(days=_WORKDAYS, start=540, end=1050, outside=True),
     "work": Window(days=_WORKDAYS, start=540, end=1050),
@@ -404,8 +395,10 @@ def _between(found: re.Match[str]) -> Window | None:
     first = _minute(found["a"], like=found["b"])
     if first is None or second is None:
         return None
-    if second < first and not re.search(r"[ap]\.?m", found[0], re.IGNORECASE) and second <= 720 and first < 720:  # noqa: PLR2004 - "9 to 5"
+    if second < first and not re.search(r"[ap]\.?m", found[0], re.IGNORECASE) and second <= 720 and first <= 720:  # noqa: PLR2004 - "9 to 5"
         second += 720
+    if first < second <= 420 and not re.search(r"\d\s*a\.?m|night|morning|0\d", found.string, re.IGNORECASE):  # noqa: PLR2004 - "1 to 3"
+        first, second = first + 720, second + 720
     return Window(start=first, end=second)
 
 
@@ -425,6 +418,10 @@ def _minute(clock: str, *, like: str = "", evening: bool = False) -> int | None:
     text = re.sub(r"\s*(?:in the (?:afternoon|evening)|at night)$", "pm", re.sub(r"\s*in the morning$", "am", text))
     if text in ("noon", "midnight"):
         return 720 if text == "noon" else 1440 if not evening else 0
+    if spelled := re.match(rf"(?:(half|quarter) (past|to) )?({'|'.join(_HOUR_WORDS)})", text):
+        hour, part = _HOUR_WORDS.index(spelled[3]) + 1, {None: 0, "half": 30, "quarter": 15}[spelled[1]]
+        hour, part = (hour - 1, 60 - part) if spelled[2] == "to" else (hour, part)
+        text = f"{hour}:{part:02}{text[spelled.end() :]}"
     found = re.match(r"(\d{1,2})(?::(\d\d))?\s*(am|pm)?", text)
     if not found or int(found[1]) > 24:  # noqa: PLR2004
         return None
@@ -492,6 +489,7 @@ _SHELLS = lazy_pattern(r"terminal|shell|bash|exec|process|command|run|console|ss
 _ISO = lazy_pattern(r"\b(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d))?")
 _PATCHED = lazy_pattern(r"^(?:\+\+\+ b/|\*\*\* (?:Update|Add|Delete) File: )(\S+)", re.MULTILINE)
 _LONGEST_TEXT = 4_000
+_LONG = 5  # letters of a word that counts as part of another
 _BORDERS = lazy_pattern(r"[_/.:=@#-]+|(?<=[a-z])(?=[A-Z])")
 # A call that names one of these is about another environment than production.
 _CONTRASTS = {
@@ -503,13 +501,28 @@ _CONTRASTS = {
 _MANAGERS = frozenset(["npm", "pnpm", "yarn", "pip", "poetri", "uv", "brew", "apt", "cargo", "gem", "bun", "conda"])
 
 
+@value
+class Kin:
+    """How near a word is to parts of a situation, from 0 (unrelated) to 1 (contained)."""
+
+    call: float
+    said: float
+    tool: float
+    section: bool
+
+    @property
+    def nearest(self) -> float:
+        """The greater of how near it is to the call and to the person's words."""
+        return max(self.call, self.said)
+
+
 class Situation:
     """A tool call, or the start of a turn (empty `tool`), with what the person said and the time."""
 
     def __init__(self, tool: str, arguments: Mapping[str, Any] | None, said: str, at: datetime) -> None:
         known = self._known = tables()
         self.tool, self.at, self._said = tool, at, said
-        given = list(_strings(arguments or {}))
+        given = self._given = list(_strings(arguments or {}))
         self._values = [text.strip() for _, text in given]
         self._queries = " ; ".join(text for key, text in given if key in _QUERY_KEYS)
         named = [key for key, _ in given if key not in _COMMON_KEYS]
@@ -526,6 +539,7 @@ class Situation:
         )
         self._loose = re.sub(r"[_/.-]+", " ", self._text)
         self._line = f" {' '.join(known.stems(said))} "
+        self._kin: dict[str, Kin] = {}
 
     @cached_property
     def words(self) -> set[str]:
@@ -546,14 +560,39 @@ class Situation:
         return frozenset((*self._known.topics(self._said), *self._known.stems(self._said)))
 
     @cached_property
-    def fields(self) -> frozenset[int]:
-        """The lines of `topics.txt` that the call touches, or the person's words before any call."""
-        return self._known.fields_of(self.topics if self.tool else self.said)
+    def touched(self) -> Touched:
+        """The lines of `text/topics.txt` that the call touches."""
+        return topics().touched(self.topics)
 
     @cached_property
-    def tool_fields(self) -> frozenset[int]:
-        """The lines of `topics.txt` that the name of the tool touches."""
-        return self._known.fields_of(self._known.stems(_BORDERS.sub(" ", self.tool)))
+    def said_touched(self) -> Touched:
+        """The lines of `text/topics.txt` that the person's words touch."""
+        return topics().touched(self.said)
+
+    @cached_property
+    def tool_touched(self) -> Touched:
+        """The lines of `text/topics.txt` that the name of the tool touches."""
+        return topics().touched(self._known.stems(_BORDERS.sub(" ", self.tool)))
+
+    def _has(self, stem: str) -> bool:
+        """Whether the call contains a word, if it is long also as a part of a longer one ("HandBrakeCLI")."""
+        return stem in self.topics or (len(stem) >= _LONG and bool(self.tool) and stem in self._lower)
+
+    @cached_property
+    def _lower(self) -> str:
+        return self._text.lower()
+
+    def kin(self, stem: str) -> Kin:
+        """How near a word is to the call, to what the person said, and to the name of the tool."""
+        if stem not in self._kin:
+            known = topics()
+            self._kin[stem] = Kin(
+                call=1.0 if self._has(stem) else known.kinship(stem, self.touched),
+                said=1.0 if stem in self.said else known.kinship(stem, self.said_touched),
+                tool=known.kinship(stem, self.tool_touched),
+                section=known.is_in_a_section(stem, self.touched),
+            )
+        return self._kin[stem]
 
     @cached_property
     def done(self) -> frozenset[str]:
@@ -634,6 +673,13 @@ class Situation:
             return only_looks(self.command)
         return not self.tool or bool(speech("lists").search(self.tool))
 
+    @cached_property
+    def amounts(self) -> list[float]:
+        """The amounts of money that the call names, else those that the person named."""
+        named = [text for key, text in self._given if _AMOUNT_KEYS.search(key) and re.fullmatch(r"[\d.,]+", text)]
+        found = _AMOUNT.findall(self._text) or _AMOUNT.findall(self._said)
+        return [_number(each, None) for each in named] + [_number(a or b, ka or kb) for a, ka, b, kb in found]
+
     def moments(self) -> list[datetime]:
         """Returns the times a rule is checked against: those of an appointment the call makes, else now."""
         if self.tool and (self.does("schedule") or self.does("book")):
@@ -670,7 +716,9 @@ class Part:
     """What one part of a rule names, prepared for comparison with a call."""
 
     topics: tuple[str, ...]
-    fields: frozenset[int]  # of `text/topics.txt`, of all its words
+    words: tuple[str, ...]  # its topics, and the words that name its acts
+    rarities: tuple[float, ...]  # of the words
+    names: tuple[str, ...]
     narrow: frozenset[str]
     things: frozenset[str]
     wide: frozenset[str]
@@ -681,9 +729,16 @@ def _part_of(text: str) -> Part:
     known, read = tables(), _read(text)
     things = frozenset(name for name in read.acts if known.acts[name].thing)
     wide = frozenset(name for name in read.acts if known.acts[name].wide)
+    stems = known.stems(text)
+    spoken = {stem for name in read.acts if name not in wide for said in known.acts[name].said for stem in said}
+    names = [stem for each in _NAME.findall(text) for stem in known.stems(each)]
+    told = [each for each in stems if not each[0].isdigit() and (each in spoken or each not in known.glue)]
+    words = tuple(dict.fromkeys(told))
     return Part(
         topics=tuple(known.same.get(stem, stem) for word in read.words for stem in known.stems(word)),
-        fields=known.fields_of(known.stems(text)),
+        words=words,
+        rarities=tuple(map(_rarity, words)),
+        names=tuple(dict.fromkeys(stem for stem in names if stem not in known.glue and stem not in _NO_NAMES)),
         narrow=frozenset(read.acts) - things - wide,
         things=things,
         wide=wide,
@@ -695,33 +750,48 @@ def _part_of(text: str) -> Part:
 def _parts_of(text: str) -> tuple[dict[str, Part], bool]:
     _, plain = times_in(stripped(text)[0].strip(" .!") or text)
     when, then, _, negative = _split(plain)
-    return {"when": _part_of(when), "then": _part_of(then), "all": _part_of(plain)}, negative
+    whole, demand = _part_of(plain), _part_of(then)
+    return {"when": _part_of(when), "then": whole if demand == whole else demand, "all": whole}, negative
 
 
 def _in_common(text: str, now: Situation, *, timed: bool) -> list[str]:
     """Returns the acts, paths and topics shared with the situation, if the model finds them enough; else nothing."""
-    rule = _parts_of(text)[0]["all"]
-    near = rule.fields & now.fields or not now.topics.union(now.said).isdisjoint(rule.topics)
+    parts = _parts_of(text)[0]
+    rule, when = parts["all"], parts["when"]
+    near = any(now.kin(each).nearest for each in (*rule.words, *rule.topics))
     done = rule.narrow | rule.things | rule.wide
-    if not (timed or near or rule.paths or done & now.done) or not applies(evidence(text, now, timed=timed)):
+    if not (timed or near or rule.paths or done & now.done) or not (
+        _is_of_these_files(when, now) or applies(evidence(text, now, timed=timed))
+    ):
         return []
     acts = sorted(done & now.done, key=list(tables().acts).index)
     narrow = [name for name in acts if name not in rule.wide]
     path = now.path_in(rule.paths)
-    topics = [each for each in dict.fromkeys(rule.topics) if each in now.topics or each in now.said]
-    related = "" if narrow or path or topics else tables().related(rule.fields & now.fields)
+    shared = [each for each in dict.fromkeys(rule.topics) if each in now.topics or each in now.said]
+    related = "" if narrow or path or shared else _related(rule, now)
     return [
         *(f"act {name}" for name in narrow or acts),
         *([f"path {path}"] if path else []),
-        *(f"topic {each}" for each in topics),
+        *(f"topic {each}" for each in shared),
         *([f"related {related}"] if related else []),
     ] or ["wording"]
+
+
+def _is_of_these_files(when: Part, now: Situation) -> bool:
+    """Whether a condition names nothing but files ("in Go files"), and the call changes such a file."""
+    only_files = when.paths and not (when.topics or when.narrow or when.things)
+    return bool(only_files and "edit" in now.done and now.path_in(when.paths))
+
+
+def _related(rule: Part, now: Situation) -> str:
+    found = [topics().shared(each, where) for each in rule.words for where in (now.touched, now.said_touched)]
+    return ", ".join(dict.fromkeys(filter(None, found)))
 
 
 def evidence(text: str, now: Situation, *, timed: bool) -> dict[str, float]:
     """Measures what a rule and a situation have in common; the keys name the weights in `data/rules.json`."""
     parts, negative = _parts_of(text)
-    here = now.topics if now.tool else now.said
+    limit = _limit_of(text)
     found: dict[str, float] = {
         "timed": timed,
         "turn": not now.tool,
@@ -731,36 +801,96 @@ def evidence(text: str, now: Situation, *, timed: bool) -> dict[str, float]:
         "edits": "edit" in now.done,
         "elsewhere": now.is_elsewhere(parts["all"].topics),
         "other acts": len(now.narrow - parts["all"].narrow - parts["all"].things),
-        "condition": bool(parts["when"].fields or parts["when"].topics or parts["when"].narrow),
+        "about this answer": not now.tool and speech("answers").search(text) is not None,
+        "answers elsewhere": bool(now.tool) and speech("answers").search(text) is not None,
+        "condition": bool(parts["when"].words or parts["when"].narrow),
+        "beyond": limit is not None and any(limit(each) for each in now.amounts),
+        "not beyond": limit is not None and bool(now.amounts) and not any(limit(each) for each in now.amounts),
     }
+    compared: dict[int, dict[str, float]] = {}  # the demand is often all of the rule
     for name, part in parts.items():
-        topics, size = part.topics, max(1, len(part.topics))
-        shared, said = [each for each in topics if each in now.topics], [each for each in topics if each in now.said]
-        related = [each for each in topics if each not in here and tables().fields_of((each,)) & now.fields]
-        own = {
-            "topics": min(len(topics), 8),
-            "shared": len(shared),
-            "shared rare": sum(map(_rarity, shared)),
-            "shared share": len(shared) / size,
-            "said": len(said),
-            "said rare": sum(map(_rarity, said)),
-            "related": len(related),
-            "related share": (len(related) + len(shared if now.tool else said)) / size,
-            "fields": min(len(part.fields & now.fields), 6),
-            "tool fields": min(len(part.fields & now.tool_fields), 4),
-            "acts": len(part.narrow),
-            "acts done": len(part.narrow & now.done),
-            "acts mentioned": len(part.narrow & now.mentioned),
-            "things": len(part.things),
-            "things done": len(part.things & now.done),
-            "things mentioned": len(part.things & now.mentioned),
-            "wide acts": len(part.wide),
-            "wide acts done": len(part.wide & now.done),
-            "paths": bool(part.paths),
-            "path": bool(part.paths and now.path_in(part.paths)),
-        }
-        found |= {f"{name}: {key}": float(each) for key, each in own.items()}
+        if part.words or part.topics or part.paths or part.wide:
+            own = compared[id(part)] = compared.get(id(part)) or _compared(part, now)
+            found |= {f"{name}: {key}": each for key, each in own.items() if each}
     return found
+
+
+def _compared(part: Part, now: Situation) -> dict[str, float]:
+    words, size = part.topics, max(1, len(part.topics))
+    shared, said = [each for each in words if each in now.topics], [each for each in words if each in now.said]
+    kin = [now.kin(each) for each in part.words]
+    near = [each.nearest for each in kin]
+    rare = part.rarities
+    named = [each for each in part.names if each in now.topics or each in now.said]
+    path = bool(part.paths and now.path_in(part.paths))
+    return {
+        "topics": min(len(words), 8),
+        "shared": len(shared),
+        "shared rare": sum(map(_rarity, shared)),
+        "shared share": len(shared) / size,
+        "said": len(said),
+        "said rare": sum(map(_rarity, said)),
+        "said share": len(said) / size,
+        "near": sum(near),
+        "nearest kin": max((each for each in near if each < 1), default=0.0),
+        "near share": sum(near) / max(1, len(near)),
+        "near rare share": sum(map(operator.mul, rare, near)) / (sum(rare) or 1.0),
+        "kin of call": sum(each.call for each in kin if each.call < 1),
+        "nearest of call": max((each.call for each in kin if each.call < 1), default=0.0),
+        "kin of said": sum(each.said for each in kin if each.said < 1),
+        "nearest of said": max((each.said for each in kin if each.said < 1), default=0.0),
+        "sections": sum(each.section for each in kin) / max(1, len(near)),
+        "tool": sum(each.tool for each in kin),
+        "names": len(part.names),
+        "named": len(named),
+        "unnamed": bool(part.names and not named),
+        "acts": len(part.narrow),
+        "acts done": len(part.narrow & now.done),
+        "acts mentioned": len(part.narrow & now.mentioned),
+        "things": len(part.things),
+        "things done": len(part.things & now.done),
+        "things mentioned": len(part.things & now.mentioned),
+        "wide acts": len(part.wide),
+        "wide acts done": len(part.wide & now.done),
+        "paths": bool(part.paths),
+        "path": path,
+        "only path": path and not part.topics,
+    }
+
+
+_NAME = lazy_pattern(r"(?<=[a-z,;:'&] )[A-Z][\w'-]+(?: [A-Z][\w'-]+)*")
+_NO_NAMES = frozenset(
+    ["i", "english", "german", "french", "spanish", "italian", "british", "american", "dutch", "polish"]
+)
+_MONEY = r"(?:[£$€]|eur\w*|usd|gbp|chf|pounds?|quid|dollars?|bucks)"
+_BEYOND = lazy_pattern(
+    r"\b(over|above|more than|exceed\w*|beyond|at least|under|below|less than|up to)\s+"
+    rf"({_MONEY})?\s*(\d[\d.,]*)\s*(k\b)?\s*({_MONEY})?",
+    re.IGNORECASE,
+)
+_AMOUNT = lazy_pattern(rf"{_MONEY}\s*(\d[\d.,]*)\s*(k\b)?|(\d[\d.,]*)\s*(k\b)?\s*{_MONEY}", re.IGNORECASE)
+_AMOUNT_KEYS = lazy_pattern(r"amount|price|total|cost|sum|value", re.IGNORECASE)
+
+
+@lru_cache(maxsize=1024)
+def _limit_of(text: str) -> Callable[[float], bool] | None:
+    """The amount of money that a rule begins or ends at, as a test of amounts."""
+    found = _BEYOND.search(text)
+    if found is None or not (found[2] or found[5]):
+        return None
+    limit = _number(found[3], found[4])
+    if found[1].lower() in ("under", "below", "less than", "up to"):
+        return lambda each: each < limit
+    return lambda each: each > limit
+
+
+def _number(digits: str, thousand: str | None) -> float:
+    """Reads "1,200.50" and "1.200,50"; a part of two digits behind the last mark is a fraction."""
+    plain = re.sub(r"[.,](?=\d{3}(?!\d))", "", digits.rstrip(".,")).replace(",", ".")
+    try:
+        return float(plain) * (1000 if thousand else 1)
+    except ValueError:
+        return 0.0
 
 
 def applies(found: Mapping[str, float]) -> bool:
