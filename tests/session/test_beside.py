@@ -174,10 +174,10 @@ def test_a_provider_with_nothing_but_the_necessary_is_looked_at_and_one_that_han
     home: Path, hermes: Callable[..., Ran]
 ) -> None:
     install(home, "bare", BARE.replace("AVAILABLE", "return True"))
-    (home / "config.yaml").write_text("memory: {provider: bare, provider_tool_timeout: 1}\n")
+    (home / "config.yaml").write_text("memory: {provider: bare}\n")
     answered = hermes("memory", "status", "--json")
     assert "it started; it has no connection test" in answered.out
-    install(home, "hanging", BARE.replace("AVAILABLE", "time.sleep(3)").replace("bare", "hanging"))
+    install(home, "hanging", BARE.replace("AVAILABLE", "time.sleep(60)").replace("bare", "hanging"))
     (home / "config.yaml").write_text("memory: {provider: hanging, provider_tool_timeout: 1}\n")
     assert "it did not return within 1 s" in hermes("memory", "status", "--json").out
 
