@@ -363,6 +363,13 @@ ASKS_NAME = re.compile(
 )
 NAME = re.compile(r"(?<=[a-z,;'\u2019)] )[A-Z][a-zA-Z]+")  # capitals inside a sentence
 FIRST_PERSON = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Ww]e|[Oo]ur)\b")
+# A turn that takes up the answer before it; and numbers and names, of which a turn that opens a matter has more.
+TAKES_UP = re.compile(
+    r"\W*(?:thanks|thank you|got it|sounds|great|okay|ok|sure|perfect|these|this|that|yes|yeah|absolutely|hmm|i see"
+    r"|i'll|cool|awesome)\b",
+    re.IGNORECASE,
+)
+SPECIFIC = re.compile(r"\d|(?<=[a-z,] )[A-Z][a-z]+")
 # Stems that tell a time or a number.
 WHEN_STEMS = frozenset(
     _words("""

@@ -240,7 +240,8 @@ def _threads(
             own[session, place] = score, [turn]
     return {
         (session, place): (
-            score + _ITS_SHARE * sum([own.get((session, place + away), (0.0,))[0] for away in _AROUND]),
+            (score + _ITS_SHARE * sum([own.get((session, place + away), (0.0,))[0] for away in _AROUND]))
+            * turns[0].line.opens,
             turns,
         )
         for (session, place), (score, turns) in own.items()
@@ -401,6 +402,7 @@ class _Signals:
 _PREFERENCE = 0.24  # what a preference, or a rule on another topic, counts compared with a rule
 _PERSONAL = 8  # words to one "I" or "my", or fewer, make a turn wholly personal
 _NAMES_ONE = 60  # words up to which a message that names something is likely to be about it
+_TAKEN_UP, _SPECIFIC = 0.3, 3  # what opening a matter counts in coverage; numbers and names of which more count nothing
 _KEPT = 3_000_000  # characters of text kept in memory
 # Sessions that a program started, not the person; their hits count 0.7 of others.
 _SIDE_SOURCES = frozenset(("cron", "tool", "subagent"))
@@ -463,6 +465,12 @@ class Line:
     def personal(self) -> float:
         """How much the speaker talks about themself, from 0 to 1."""
         return min(1.0, _PERSONAL * len(english.FIRST_PERSON.findall(self.text)) / self.length)
+
+    @cached_property
+    def opens(self) -> float:
+        """How much the turn opens a matter: less if it takes up the answer before it, more with numbers and names."""
+        specific = len(english.SPECIFIC.findall(self.text)) / _SPECIFIC
+        return 1 - _TAKEN_UP * (english.TAKES_UP.match(self.text) is not None) + _TAKEN_UP * min(1.0, specific)
 
     @cached_property
     def topic(self) -> frozenset[str] | None:
