@@ -40,7 +40,7 @@ until unless without with for from to in on at of by as and or but so than then 
 will would please have has had need needs want let make sure just there here what which who how why where ever both
 nothing nobody everything anything keep use stop avoid ask
 """
-STRENGTH, FIRING_STRENGTH = 40.0, 0.003  # what scikit-learn calls C
+STRENGTH, WORDING_STRENGTH, FIRING_STRENGTH = 90.0, 40.0, 0.003  # what scikit-learn calls C
 FACTS = "facts"  # the author of what is no rule, but a fact that may change
 EXAMPLES = "examples"  # short notes for training: nobody checked which of their rules overlap
 FEWEST_TEXTS = 4  # that a word must be in, to be known as more or less rare
@@ -78,10 +78,13 @@ def read_sets() -> dict[str, list[dict[str, Any]]]:
 class Examples:
     """Texts that count by the heaviest of their alternatives, such as the sentences of a message."""
 
-    def __init__(self, found: Iterable[tuple[str, bool, list[set[int]]]]) -> None:
+    def __init__(
+        self, found: Iterable[tuple[str, bool, list[set[int]]]], size: int = linear.PLACES, strength: float = STRENGTH
+    ) -> None:
         rows = list(found)
         self.authors = np.array([author for author, _, _ in rows])
         self.states = np.array([states for _, states, _ in rows])
+        self.size, self.strength = size, strength
         self.places = [alternatives or [set()] for _, _, alternatives in rows]
 
     def fit(self, chosen: Any) -> tuple[Any, float]:
@@ -108,10 +111,10 @@ class Examples:
         return table, {"bias": round(bias, 5), "step": step}
 
     def _fit(self, parts: Sequence[tuple[set[int], int]]) -> tuple[Any, float]:
-        table = sparse.lil_matrix((len(parts), linear.PLACES))
+        table = sparse.lil_matrix((len(parts), self.size))
         for row, (part, _) in enumerate(parts):
             table[row, sorted(part)] = (len(part) + linear.SMOOTHING) ** -0.5
-        model = LogisticRegression(C=STRENGTH, solver="liblinear", random_state=0)
+        model = LogisticRegression(C=self.strength, solver="liblinear", random_state=0)
         model.fit(table.tocsr(), [self.states[at] for _, at in parts])
         return model.coef_[0], float(model.intercept_[0])
 
@@ -125,11 +128,16 @@ def recognition(sets: dict[str, list[dict[str, Any]]]) -> tuple[bytes, dict[str,
     """The table of what states a rule, its numbers, and the cross-validated shares."""
     messages = [(author, row) for author, rows in sets.items() for row in rows if row["kind"] != "call"]
     messages += [(FACTS, {"kind": "not_rule", "said": said}) for said in sorted(_facts())]
-    read = Examples(
-        (author, row["kind"] == "rule", [linear.places(rules.wording(said, at)) for at in range(len(said))])
+    examples = (
+        (
+            author,
+            row["kind"] == "rule",
+            [linear.places(rules.wording(said, at), rules.PLACES) for at in range(len(said))],
+        )
         for author, row in messages
         for said in [sentences_of(row["said"])]
     )
+    read = Examples(examples, rules.PLACES, WORDING_STRENGTH)
     unseen = read.cross_validated()
     threshold = RECOGNISED
     report = {

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-PLACES = 1 << 16  # of a table: the place of a piece is its hash
+PLACES = 1 << 15  # of a table, unless the model says otherwise: the place of a piece is its hash
 SMOOTHING = 3
 
 
@@ -33,9 +33,9 @@ def _table(folder: str, name: str) -> array[int]:
         return array("b", file.read())
 
 
-def places(pieces: Iterable[str]) -> set[int]:
+def places(pieces: Iterable[str], size: int = PLACES) -> set[int]:
     """Returns the places of the table that these pieces of evidence hash to."""
-    return {zlib.crc32(piece.encode("utf-8", "surrogatepass")) % PLACES for piece in pieces}
+    return {zlib.crc32(piece.encode("utf-8", "surrogatepass")) % size for piece in pieces}
 
 
 def score(folder: str, name: str, at: Collection[int]) -> float:

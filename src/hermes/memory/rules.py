@@ -55,6 +55,7 @@ _FEW_TOPICS = 2  # of a sentence that needs the one before it
 _I = ("I'", "I\u2019")
 _DOUBLES = lazy_pattern(r"[^aeiou][aeiou][^aeiouwxy]$")
 _MOST_VERBS = 2  # in the past that are told apart by number
+PLACES = 1 << 16  # of the table of wordings
 _LONGEST = 400  # characters of a sentence that can be a rule
 _BULLET = lazy_pattern(r"^\s*(?:[-*•]|\d+[.)])\s+", re.MULTILINE)
 _QUOTED = lazy_pattern(r"[\"“]([^\"“”\n]*)[\"”]")
@@ -75,7 +76,7 @@ def states_rule(sentences: Sequence[str], at: int) -> bool:
     """Whether a sentence of a message is a standing rule: the trained model scores its wording as one."""
     threshold: float = linear.numbers(WEIGHTS, "rules")["table"]["threshold"]
     threshold -= _OUTRIGHT * (speech("outright").search(sentences[at]) is not None)
-    return linear.score(WEIGHTS, "rules", linear.places(wording(sentences, at))) > threshold
+    return linear.score(WEIGHTS, "rules", linear.places(wording(sentences, at), PLACES)) > threshold
 
 
 def _with_what_it_is_about(sentences: Sequence[str], at: int, rules: Sequence[int]) -> str:
