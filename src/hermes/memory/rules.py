@@ -361,6 +361,7 @@ class RulesInForce:
         self._tokens = tokens
         self._enforce = enforce
         self._told: set[str] = set()  # in this turn
+        self._heard: set[str] = set()  # noted from the message of this turn, which the model reads anyway
         self._once: set[str] = set()  # in this session
         self._said = ""
 
@@ -378,6 +379,7 @@ class RulesInForce:
                     f" `hermes rules off {rule.id}` switches it off"
                 )
                 self._once.add(rule.id)
+                self._heard.add(rule.id)
             else:
                 cause = Cause(origin=decision.origin or "unknown", session=turn.session)
                 operation = {"action": "add", "content": text}
@@ -386,7 +388,7 @@ class RulesInForce:
 
     def begin(self, said: str, at: datetime) -> list[Fired]:
         """Begins a turn and returns the rules that apply to the person's message."""
-        self._told, self._said = set(), said
+        self._told, self._heard, self._said = self._heard, set(), said
         if not self.book.all():
             return []
         fired = self._new(Situation("", None, said, at))
