@@ -34,7 +34,11 @@ SETS = [
     if not os.path.basename(path).startswith("examples")  # pairs without a question, for training
 ]
 # Nothing was learnt from the sets that were kept apart: the figures that the guide states are their floors.
-FLOORS = {"held-out.jsonl": (0.71, 0.65, 0.18), "held-out-2.jsonl": (0.5, 0.55, 0.26)}
+FLOORS = {
+    "held-out.jsonl": (0.71, 0.65, 0.18),
+    "held-out-2.jsonl": (0.5, 0.55, 0.26),
+    "held-out-3.jsonl": (0.69, 0.7, 0.11),
+}
 WEB = Cause(origin="web", approved=True)
 JANUARY, MARCH = 1_768_200_000.0, 1_772_400_000.0
 

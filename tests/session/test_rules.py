@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from benchmarks.rules import run
+from benchmarks.rules import FOLDER, measure
 
 from hermes import Agent, MemorySession
 from hermes.base.events import ToolReturned
@@ -343,17 +344,26 @@ def test_rules_can_be_switched_off_altogether(home: Path) -> None:
 
 
 @pytest.mark.proves("rules.sets")
-def test_rules_of_several_authors_are_recognised_and_fire_where_they_apply() -> None:
-    measured = run()
-    held_out = measured.pop("held-out")  # nothing was learnt from it: the figures the guide states, as floors
-    assert held_out["recognised"] >= 0.9
-    assert held_out["fired"] >= 0.87
-    assert held_out["others"] <= 0.02
-    for name, figures in measured.items():
-        assert figures["recognised"] >= 0.85 or name.startswith("examples"), name
-        assert figures["mistaken"] <= 0.1, name
-        assert figures["fired"] >= 0.4 or not figures["calls"], name
-        assert figures["others"] <= 0.05, name
+@pytest.mark.parametrize(
+    ("name", "recognised", "fired", "mistaken", "others"),
+    [
+        # Nothing was learnt from these two: the figures that the guide states are their floors.
+        ("held-out", 0.9, 0.87, 0.1, 0.02),
+        ("held-out-2", 0.77, 0.46, 0.05, 0.02),
+        ("development", 0.85, 0.4, 0.1, 0.05),
+        ("development-2", 0.85, 0.4, 0.1, 0.05),
+        ("development-3", 0.85, 0.4, 0.1, 0.05),
+        ("development-4", 0.85, 0.4, 0.1, 0.05),
+    ],
+)
+def test_rules_of_several_authors_are_recognised_and_fire_where_they_apply(
+    name: str, recognised: float, fired: float, mistaken: float, others: float
+) -> None:
+    figures = measure(os.path.join(FOLDER, f"{name}.jsonl"))
+    assert figures["recognised"] >= recognised
+    assert figures["fired"] >= fired
+    assert figures["mistaken"] <= mistaken
+    assert figures["others"] <= others
 
 
 @pytest.mark.internal("the words of a trigger")
