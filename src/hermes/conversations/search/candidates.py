@@ -83,13 +83,19 @@ class Gathering:
     def best(self) -> dict[int, float]:
         """The best messages with the sum of the rarity of their words; among equals, the newest come first."""
         score, most_bits = self._scores, (1 << len(self.units)) - 1
-        scores = {
-            message_id: score[held] if held <= most_bits else _TOLD_BY_TOOLS * score[held]
-            for message_id, held in self.held.items()
-        }
-        if len(scores) <= self._most:
-            return scores
-        return {i: scores[i] for i in heapq.nlargest(self._most, scores, key=lambda i: (scores[i], i))}
+        # Many messages contain the same words, so the sets of words are compared instead of the messages.
+        often = Counter(self.held.values())
+        values = {held: score[held] if held <= most_bits else _TOLD_BY_TOOLS * score[held] for held in often}
+        room, least = self._most, 0.0
+        for held in sorted(often, key=values.__getitem__, reverse=True):
+            if room <= 0 and values[held] < least:
+                break
+            room, least = room - often[held], values[held]
+        if room >= 0:
+            return {i: values[held] for i, held in self.held.items() if values[held] >= least}
+        best = {i: values[held] for i, held in self.held.items() if values[held] > least}
+        last = heapq.nlargest(self._most - len(best), [i for i, held in self.held.items() if values[held] == least])
+        return best | dict.fromkeys(last, least)
 
     def bits(self, message_id: int) -> int | None:
         """A bit for each word that a message contains; None if not all of its words were looked up."""
