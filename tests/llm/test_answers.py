@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpcore
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,6 +18,7 @@ from hermes.base.events import Finished, ReasoningDelta, TextDelta, ToolCall, To
 from hermes.llm.anthropic import Anthropic
 from hermes.llm.client import Endpoint, Retries, _chunks, _understood
 from hermes.llm.openai import OpenAICompatible
+from hermes.llm.transport import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -148,6 +149,10 @@ READERS = {
 }
 
 
+def reply(pieces: list[bytes]) -> Reply:
+    return Reply(httpcore.Response(200, headers=[("Content-Type", "text/event-stream")], content=iter(pieces)))
+
+
 @pytest.mark.proves("llm.stream")
 @given(st.sampled_from(["openai", "anthropic"]), st.lists(st.integers(0, 2_000), max_size=30), st.booleans())
 def test_the_events_do_not_depend_on_where_the_bytes_are_split(wire: str, cuts: list[int], crlf: bool) -> None:
@@ -156,10 +161,8 @@ def test_the_events_do_not_depend_on_where_the_bytes_are_split(wire: str, cuts: 
     borders = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
     pieces = [data[start:end] for start, end in pairwise(borders)]
     reader = READERS[wire]
-    headers = {"content-type": "text/event-stream"}
-    whole = list(reader.read(_chunks(reader.endpoint, httpx.Response(200, headers=headers, content=data))))
-    split = httpx.Response(200, headers=headers, content=iter(pieces))
-    assert list(reader.read(_chunks(reader.endpoint, split))) == whole
+    whole = list(reader.read(_chunks(reader.endpoint, reply([data]))))
+    assert list(reader.read(_chunks(reader.endpoint, reply(pieces)))) == whole
 
 
 @pytest.mark.proves("llm.parallel-calls")
@@ -287,8 +290,7 @@ ANYTHING = st.recursive(
 @given(st.sampled_from(["openai", "anthropic"]), st.lists(st.dictionaries(NAMES, ANYTHING | KINDS), max_size=4))
 def test_objects_of_any_shape_lead_to_an_answer_or_to_an_error_of_a_model(wire: str, sent: list[Any]) -> None:
     reader = {"openai": OpenAICompatible, "anthropic": Anthropic}[wire](Endpoint(model="m", base_url="http://x"))
-    headers = {"content-type": "text/event-stream"}
-    response = httpx.Response(200, headers=headers, content=sse(*sent))
+    response = reply([sse(*sent)])
     with suppress(ModelError):
         last = finished(_understood(reader.endpoint, reader.read(_chunks(reader.endpoint, response))))
         json.dumps(last.message)

@@ -309,6 +309,34 @@ def test_one_kept_connection_serves_one_request_after_the_other() -> None:
         assert len({each.client for each in server.received}) == 1
 
 
+@pytest.mark.proves("llm.one-client")
+def test_of_several_kept_connections_the_newest_serves_next_and_a_closed_one_is_replaced() -> None:
+    hold = threading.Event()
+    with ModelServer(Answer(pieces=OK.pieces, hold=hold), OK, OK, Answer(pieces=OK.pieces, cut=True), OK) as server:
+        slow = threading.Thread(target=lambda: list(model(server).stream("", ASK)))
+        slow.start()
+        while not server.received:
+            threading.Event().wait(0.01)
+        list(model(server).stream("", ASK))
+        hold.set()
+        slow.join()
+        list(model(server).stream("", ASK))
+        first, second, third = (each.client for each in server.received)
+        assert (third, second == first) == (first, False)
+        for _ in range(2):  # the first of these answers ends with the connection
+            list(model(server).stream("", ASK))
+        assert server.received[-1].client != first
+
+
+@pytest.mark.proves("llm.one-client")
+def test_an_address_may_contain_a_name_and_a_password() -> None:
+    with ModelServer(OK) as server:
+        address = f"{server.url.replace('//', '//ann:p%40ss@')}/v1"
+        list(OpenAICompatible(Endpoint(model="m", base_url=address), Retries(attempts=1)).stream("", ASK))
+        headers = server.received[0].headers
+        assert (headers["authorization"], headers["host"]) == ("Basic YW5uOnBAc3M=", server.url.removeprefix("http://"))
+
+
 @pytest.mark.proves("llm.one-client", "llm.stream")
 def test_a_server_that_does_not_end_after_its_answer_holds_nobody_up() -> None:
     never = threading.Event()

@@ -43,9 +43,8 @@ from hermes.storage.images import has_images
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    import httpx
-
     from hermes.base.events import ModelEvent
+    from hermes.llm.transport import Reply
 
     Message = Mapping[str, Any]
     Options = Mapping[str, Any]
@@ -578,20 +577,17 @@ class HttpModel(OwnModel):
         raise NotImplementedError
 
     def _once(self, body: bytes, headers: dict[str, str], cancelled: Callable[[], bool]) -> Iterator[ModelEvent]:
-        import httpx
-
-        from hermes.llm.transport import CANCELLED, shared_client
+        from hermes.llm.transport import posted
 
         if cancelled():
             raise Interrupted("stopped before the model was asked")
         ending = _Ending(cancelled)
-        asked = shared_client().stream(
-            "POST",
+        asked = posted(
             self.endpoint.base_url.rstrip("/") + self.path,
-            content=body,
-            headers={"content-type": "application/json", "accept": "text/event-stream"} | headers,
-            timeout=httpx.Timeout(self.endpoint.timeout, connect=min(10.0, self.endpoint.timeout)),
-            extensions={CANCELLED: ending.give_up},
+            body,
+            {"content-type": "application/json", "accept": "text/event-stream"} | headers,
+            timeout=self.endpoint.timeout,
+            cancelled=ending.give_up,
         )
         with _sorted_errors(self.endpoint), asked as response:
             if response.status_code != 200:  # noqa: PLR2004 - HTTP OK
@@ -603,7 +599,7 @@ class HttpModel(OwnModel):
                 yield event
             ending.read_rest(chunks)
 
-    def _failure(self, response: httpx.Response) -> ModelError:
+    def _failure(self, response: Reply) -> ModelError:
         body = b""
         for piece in response.iter_bytes():
             body += piece
@@ -641,21 +637,21 @@ class _Ending:
         return self._cancelled() if self._end is None else time.monotonic() > self._end
 
     def read_rest(self, chunks: Iterator[object]) -> None:
-        import httpx
+        import httpcore
 
         self._end = time.monotonic() + _LONGEST_ENDING
-        with suppress(Interrupted, ModelError, httpx.HTTPError):
+        with suppress(
+            Interrupted, ModelError, httpcore.NetworkError, httpcore.TimeoutException, httpcore.ProtocolError
+        ):
             for _ in chunks:
                 pass
 
 
-def _chunks(endpoint: Endpoint, response: httpx.Response) -> Iterator[dict[str, Any]]:
+def _chunks(endpoint: Endpoint, response: Reply) -> Iterator[dict[str, Any]]:
     """The JSON objects of a stream, and `DONE` where the server says that it is complete.
 
     A server that ignores `stream` and sends one object is accepted too.
     """
-    from httpx_sse import EventSource
-
     if "json" in response.headers.get("content-type", ""):
         yield _checked(endpoint, response.read().decode("utf-8", "replace"))
         return
@@ -664,11 +660,25 @@ def _chunks(endpoint: Endpoint, response: httpx.Response) -> Iterator[dict[str, 
             f"{endpoint.base_url} sent {response.headers.get('content-type', 'no content type')} instead of an event"
             " stream (is this the address of a model's API, with its /v1?)"
         )
-    for sent in EventSource(response).iter_sse():
-        if sent.data == "[DONE]":
+    for sent in _data_in(response.iter_bytes()):
+        if sent == "[DONE]":
             yield DONE
-        elif sent.data.strip():
-            yield _checked(endpoint, sent.data)
+        elif sent.strip():
+            yield _checked(endpoint, sent)
+
+
+def _data_in(pieces: Iterable[bytes]) -> Iterator[str]:
+    """The data of each event of a stream as the HTML standard defines it; nothing else of an event counts here."""
+    rest, data = b"", []
+    for piece in pieces:
+        lines = (rest + piece).splitlines(keepends=True)
+        rest = lines.pop() if lines and not lines[-1].endswith(b"\n") else b""
+        for line in lines:
+            if line.startswith(b"data:"):
+                data.append(line[5:].rstrip(b"\r\n").removeprefix(b" "))
+            elif line in (b"\n", b"\r\n", b"\r") and data:
+                yield b"\n".join(data).decode("utf-8", "replace")
+                data = []
 
 
 def _understood(endpoint: Endpoint, events: Iterator[ModelEvent]) -> Iterator[ModelEvent]:
@@ -701,20 +711,21 @@ def _checked(endpoint: Endpoint, text: str) -> dict[str, Any]:
 @contextmanager
 def _sorted_errors(endpoint: Endpoint) -> Iterator[None]:
     """Translates errors of the network into our own."""
+    import httpcore
     import httpx
 
     who = f"{endpoint.model} at {endpoint.base_url}"
     try:
         yield
-    except httpx.ConnectError as error:
+    except httpcore.ConnectError as error:
         remedy = "is the server running, is the address right, is there a network?"
         raise ModelUnreachable(f"no connection to {who}: {error} ({remedy})") from error
-    except httpx.TimeoutException as error:
-        waited = f"{endpoint.timeout:g} s" if isinstance(error, httpx.ReadTimeout) else "too long"
+    except httpcore.TimeoutException as error:
+        waited = f"{endpoint.timeout:g} s" if isinstance(error, httpcore.ReadTimeout) else "too long"
         raise ModelUnreachable(f"{who} sent nothing for {waited} (try again, or give it more time)") from error
-    except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+    except (httpx.InvalidURL, httpcore.UnsupportedProtocol) as error:
         raise ModelRefused(
             f"{endpoint.base_url!r} is not an address: {error} (set {endpoint.settings}.base_url)"
         ) from error
-    except httpx.RequestError as error:
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError) as error:
         raise ModelUnreachable(f"the connection to {who} broke: {error} (try again)") from error

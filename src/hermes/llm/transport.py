@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import os
+import select
 import threading
 import time
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 from urllib.request import getproxies
@@ -13,17 +16,18 @@ import httpcore
 import httpx
 
 from hermes.base.errors import Interrupted, SettingsError
+from hermes.base.version import __version__
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 CANCELLED = "cancelled"  # the request extension that holds a function: should this request be given up?
 
 # Seconds between two calls of it. Each call costs a fortieth of the CPU of a turn, so a long wait has fewer of them.
 _LOOK_FIRST, _LOOK_AT_LEAST_EVERY = 0.1, 1.0
-# A server answers hundreds of people at once; each turn holds a connection for as long as the model takes.
-_LIMITS = httpx.Limits(max_connections=1024, max_keepalive_connections=128, keepalive_expiry=60)
+_KEPT_SECONDS = 60.0  # for which an unused connection stays open
+_MOST_KEPT = 128  # unused connections to one server
 _LOOPBACK = ("127.0.0.1", "localhost", "[::1]")
 
 
@@ -69,14 +73,151 @@ class _InterruptibleTransport(httpx.HTTPTransport):
     """
 
     def __init__(self, tls: ssl.SSLContext, proxy: str | None = None) -> None:
-        super().__init__(verify=tls, proxy=proxy, limits=_LIMITS)
+        super().__init__(verify=tls, proxy=proxy, limits=httpx.Limits(keepalive_expiry=_KEPT_SECONDS))
+        self.connections = _Connections(self._pool)
+        self._pool = self.connections  # type: ignore[assignment]  # all that httpx calls is there
+
+
+class _Connections:
+    """The connections to all servers. The one that was used last is used first, so that the others expire.
+
+    At each request, httpcore's own pool looks at every socket that is not in use, and for each of them at all others.
+    """
+
+    def __init__(self, pool: httpcore.ConnectionPool) -> None:
+        self._create = pool.create_connection
         self._current = threading.local()
         # httpx has no argument for the network backend of its pools, with a proxy or without.
-        self._pool._network_backend = _Backend(self._current)  # noqa: SLF001
+        pool._network_backend = _Backend(self._current)  # noqa: SLF001
+        self._lock = threading.Lock()
+        self._kept: dict[tuple[bytes, ...], list[httpcore.ConnectionInterface]] = {}
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Closes the connections that are not in use."""
+        with self._lock:
+            kept, self._kept = self._kept, {}
+        for connection in (each for those in kept.values() for each in those):
+            connection.close()
+
+    def handle_request(self, request: httpcore.Request) -> httpcore.Response:
+        """Sends a request; the body of the answer gives the connection back when it is closed."""
+        if request.url.scheme not in (b"http", b"https"):
+            raise httpcore.UnsupportedProtocol(f"{request.url.scheme.decode()!r} is not http or https")
         self._current.cancelled = request.extensions.get(CANCELLED)
-        return super().handle_request(request)
+        origin = request.url.origin
+        server = (origin.scheme, origin.host, b"%d" % origin.port)
+        connection = self._take(server) or self._create(origin)
+        try:
+            response = connection.handle_request(request)
+        except BaseException:
+            connection.close()
+            raise
+        body = _Body(response.stream, lambda: self._give_back(server, connection))
+        return httpcore.Response(
+            response.status, headers=response.headers, content=body, extensions=response.extensions
+        )
+
+    def _take(self, server: tuple[bytes, ...]) -> httpcore.ConnectionInterface | None:
+        while True:
+            with self._lock:
+                kept = self._kept.get(server)
+                connection = kept.pop() if kept else None
+            if connection is None or not connection.has_expired():
+                return connection
+            connection.close()
+
+    def _give_back(self, server: tuple[bytes, ...], connection: httpcore.ConnectionInterface) -> None:
+        if not connection.is_idle():  # closed, as after an answer that was not read to its end
+            connection.close()
+            return
+        with self._lock:
+            kept = self._kept.setdefault(server, [])
+            oldest = kept.pop(0) if kept and (len(kept) >= _MOST_KEPT or kept[0].has_expired()) else None
+            kept.append(connection)
+        if oldest is not None:
+            oldest.close()
+
+
+class _Body:
+    """The bytes of an answer as they arrive."""
+
+    def __init__(self, stream: Any, closed: Callable[[], None]) -> None:
+        self._stream = stream
+        self._closed = closed
+        self._is_open = True
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._stream)
+
+    def close(self) -> None:
+        """Ends the answer, read or not."""
+        if self._is_open:  # afterwards, another request may have the connection
+            self._is_open = False
+            self._stream.close()
+            self._closed()
+
+
+class Reply:
+    """An answer whose body is read as it arrives; `headers` have names in lower case."""
+
+    def __init__(self, response: httpcore.Response) -> None:
+        self.status_code = response.status
+        self.headers = {name.decode("latin-1").lower(): text.decode("latin-1") for name, text in response.headers}
+        self._stream: Any = response.stream
+
+    def iter_bytes(self) -> Iterator[bytes]:
+        """The pieces of the body."""
+        return iter(self._stream)
+
+    def read(self) -> bytes:
+        """The whole body."""
+        return b"".join(self._stream)
+
+
+@contextmanager
+def posted(
+    url: str, body: bytes, headers: Mapping[str, str], *, timeout: float, cancelled: Callable[[], bool]
+) -> Iterator[Reply]:
+    """Sends a POST request, without the work that httpx does around one for cookies, redirects and encodings.
+
+    The errors are httpcore's, and those of httpx for an address that is none.
+    """
+    connections, address, fixed = _way_to(os.getpid(), url)
+    named = {name.lower(): text for name, text in headers.items()} | fixed | {"content-length": str(len(body))}
+    seconds = {"connect": min(10.0, timeout), "read": timeout, "write": timeout}
+    request = httpcore.Request(
+        "POST",
+        address,
+        headers=[(name.encode(), text.encode()) for name, text in named.items()],
+        content=body,
+        extensions={"timeout": seconds, CANCELLED: cancelled},
+    )
+    response = connections.handle_request(request)
+    try:
+        yield Reply(response)
+    finally:
+        response.close()
+
+
+@cache
+def _way_to(process: int, url: str) -> tuple[_Connections, httpcore.URL, dict[str, str]]:
+    """The connections that lead to an address, the address in parts, and the headers that each request has."""
+    asked = httpx.URL(url)
+    transport = _client(process)._transport_for_url(asked)  # noqa: SLF001 - httpx applies the proxies there
+    if not isinstance(transport, _InterruptibleTransport):
+        raise TypeError(f"{url} has another transport than ours")
+    headers = {"host": asked.netloc.decode("ascii"), "user-agent": f"hermes/{__version__}"}
+    headers["accept-encoding"] = "identity"  # a compressed stream would come in larger pieces
+    if asked.userinfo:
+        headers["authorization"] = f"Basic {base64.b64encode(f'{asked.username}:{asked.password}'.encode()).decode()}"
+    address = httpcore.URL(scheme=asked.raw_scheme, host=asked.raw_host, port=asked.port, target=asked.raw_path)
+    return transport.connections, address, headers
 
 
 class _Backend(httpcore.SyncBackend):
@@ -111,12 +252,18 @@ class _Stream(httpcore.NetworkStream):
             if self._cancelled is not None and self._cancelled():
                 raise Interrupted("stopped while waiting for the model")
             left = look if end is None else min(look, end - time.monotonic())
-            try:
+            if left <= 0 or self._has_bytes(left):
                 return self._inner.read(max_bytes, max(left, 0.001))
-            except httpcore.ReadTimeout:
-                if end is not None and time.monotonic() >= end:
-                    raise
-                look = min(2 * look, _LOOK_AT_LEAST_EVERY)
+            look = min(2 * look, _LOOK_AT_LEAST_EVERY)
+
+    def _has_bytes(self, seconds: float) -> bool:
+        """Waits until there is something to read; costs less than a read that is given up."""
+        source = self._inner.get_extra_info("socket")
+        if getattr(source, "pending", int)():  # decrypted bytes, which the kernel does not know of
+            return True
+        ready = select.poll()
+        ready.register(source, select.POLLIN)
+        return bool(ready.poll(seconds * 1000))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         # The request is written by the thread that asked for it; the answer may be read by another one.
