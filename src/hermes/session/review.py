@@ -331,7 +331,7 @@ class Reviews:
 
 
 def _too_dear(tokens: int, expected: int, limit: int, model: Model) -> str:
-    """Says why a review with a first call of so many tokens must wait; "" if it may begin. A cached token counts a tenth."""
+    """Says why a review with a first call of so many tokens must wait; "" if not. A cached token counts a tenth."""
     if tokens > model.context_length * _ROOM:
         return f"the conversation ({tokens:,} tokens) leaves no room for a review in {model.name}'s window"
     if limit and expected > limit:
